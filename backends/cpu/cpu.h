@@ -1,0 +1,324 @@
+// What the files of the CPU plugin share: its handles, checks and the way work is split.
+//
+// The queue is synchronous: a call returns when the work is done. While a graph is recorded, calls
+// are kept (graph.c) and run at launch.
+//
+//   ops.c     slots, recording, support      check.c  shapes an op takes
+//   op_*.c    the ops                        view.c   addresses of tensors and of the batch
+//   tape.c    how phases become work         weight.c, kv.c  layouts
+#ifndef PGD_BACKENDS_CPU_CPU_H
+#define PGD_BACKENDS_CPU_CPU_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <pagoda/ops.h>
+#include <pagoda/plugin.h>
+
+#include <pagoda/limits.h>
+
+#include "kernels.h"
+
+#define CPU_ALIGN 64
+
+#define CPU_FAIL(d, code, ...) PGD_HOST_FAIL((d)->host, (code), "cpu: " __VA_ARGS__)
+
+// UNSUPPORTED when a newer caller's struct carries a field this version does not know.
+#define CPU_TAIL(d, T, args)                                                          \
+    do {                                                                              \
+        if (!pgd_args_tail_is_zero((args), (args)->size, (uint32_t)sizeof(T))) {      \
+            return CPU_FAIL((d), PGD_UNSUPPORTED, "%u bytes of " #T ", known are %u", \
+                            (unsigned)(args)->size, (unsigned)sizeof(T));             \
+        }                                                                             \
+    } while (0)
+
+// ---- handles -----------------------------------------------------------------------------------
+
+typedef struct cpu_backend {
+    const pgd_host *host;
+    const pgd_cpu_kernels *kernels;
+    int32_t dot_dtype; // of the option act: 0 or BF16
+    uint32_t reserved0;
+    unsigned char *limits_room; // of limits.c, NULL until reads are measured
+    uint64_t limits_bytes;
+} cpu_backend;
+
+struct pgd_buffer {
+    unsigned char *ptr;
+    uint64_t bytes;
+    int32_t imported; // read-only, not ours
+};
+
+struct pgd_queue {
+    _Atomic uint64_t value; // numbers given out, all of them reached
+    pgd_graph *recording;
+    int32_t role;
+};
+
+enum { CPU_LAYOUT_ROWS = 0, CPU_LAYOUT_PANELS = 1, CPU_LAYOUT_GATED = 2 };
+
+struct pgd_weight {
+    pgd_weight_desc desc; // without parts and name
+    unsigned char *data;
+    int32_t layout; // CPU_LAYOUT_...
+    int64_t n_panels;
+    uint64_t panel_bytes;
+};
+
+struct pgd_kv {
+    pgd_kv_desc desc;
+    unsigned char *base;
+    int32_t n_blocks;
+    uint64_t block_bytes;
+    uint64_t layer_bytes;
+    uint64_t k_head_bytes;
+    uint64_t v_head_bytes;
+    float *scratch; // of attn, one part a worker
+    uint64_t scratch_floats;
+    uint32_t n_workers;
+};
+
+extern const pgd_device_table cpu_device_table;
+extern const pgd_memory_table cpu_memory_table;
+extern const pgd_queue_table cpu_queue_table;
+extern const pgd_weight_table cpu_weight_table;
+extern const pgd_kv_table cpu_kv_table;
+extern const pgd_graph_table cpu_graph_table;
+extern const pgd_ops cpu_ops;
+extern const pgd_limits cpu_limits_table;
+
+static inline const cpu_backend *cpu_self(const pgd_device *d) {
+    return (const cpu_backend *)d->self;
+}
+
+static inline const pgd_cpu_kernels *cpu_kernels(const pgd_exec *x) {
+    return cpu_self(x->dev)->kernels;
+}
+
+static inline int64_t cpu_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static inline int64_t cpu_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+// ---- device.c, memory.c, queue.c, graph.c ------------------------------------------------------
+
+pgd_status cpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out);
+
+// Host address of a part of a buffer, or of host memory when buffer is NULL.
+//   fails  INVALID if it does not lie inside, or is to be written and read-only
+pgd_status cpu_range(const pgd_device *d, const char *name, const pgd_buffer *buffer,
+                     uint64_t offset, uint64_t bytes, bool write, void **out) PGD_MUST_USE;
+
+pgd_status cpu_copy_now(const pgd_device *d, const pgd_copy *list, uint32_t n) PGD_MUST_USE;
+pgd_status cpu_fill_now(const pgd_device *d, const pgd_range *range, uint32_t pattern) PGD_MUST_USE;
+
+// PRECONDITION while a graph is recorded on q.
+pgd_status cpu_not_recording(const pgd_device *d, const pgd_queue *q,
+                             const char *what) PGD_MUST_USE;
+pgd_status cpu_graph_add_op(const pgd_exec *x, int32_t op, const void *args,
+                            uint32_t bytes) PGD_MUST_USE;
+pgd_status cpu_graph_add_copy(const pgd_device *d, pgd_graph *g, const pgd_copy *list,
+                              uint32_t n) PGD_MUST_USE;
+pgd_status cpu_graph_add_fill(const pgd_device *d, pgd_graph *g, const pgd_range *range,
+                              uint32_t pattern) PGD_MUST_USE;
+
+// ---- weight.c ----------------------------------------------------------------------------------
+
+// Columns of y that panel p makes: [*first, *first + count).
+int64_t cpu_panel_columns(const pgd_weight *w, int64_t p, int64_t *first);
+// Elements [k0, k0 + n) of a row as f32.
+void cpu_weight_row(const pgd_cpu_kernels *k, const pgd_weight *w, int64_t row, int64_t k0,
+                    int64_t n, float *out);
+
+// ---- kv.c --------------------------------------------------------------------------------------
+
+unsigned char *cpu_kv_k(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
+unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
+// Rounds one head's row of `slot` into the cache.
+void cpu_kv_store(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
+                  int64_t head, int64_t slot, const float *row);
+void cpu_kv_load(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
+                 int64_t head, int64_t slot, int64_t d0, int64_t n, float *out);
+
+// Floats of scratch that attn needs for one worker, and where its pieces start.
+enum { CPU_ATTN_ROWS = 64 }; // query rows (rows x heads) of a work item
+typedef struct cpu_attn_room {
+    uint64_t k, v, q, s, o, o_t, state;
+    uint64_t floats;
+} cpu_attn_room;
+cpu_attn_room cpu_attn_layout(const pgd_kv_desc *d);
+
+// ---- check.c: shapes and addresses -------------------------------------------------------------
+
+typedef struct cpu_check {
+    pgd_status code;
+    char reason[96];
+} cpu_check;
+
+bool cpu_refuse(cpu_check *c, pgd_status code, const char *fmt, ...) PGD_PRINTF(3, 4);
+
+// Whether the op takes these shapes; w and kv as the op needs them, else NULL.
+typedef bool (*cpu_check_fn)(cpu_check *c, const void *args, const pgd_weight_desc *w,
+                             const pgd_kv_desc *kv);
+extern const cpu_check_fn cpu_checks[PGD_OP_COUNT];
+bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w);
+// Part i of a desc; fields that a smaller caller does not have are zero.
+const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
+                                       pgd_weight_part *local);
+// Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype; 0 = not rounded.
+uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows);
+bool cpu_check_kv(cpu_check *c, const pgd_kv_desc *kv);
+
+// A tensor at its host address. Missing dims have stride 0.
+typedef struct cpu_view {
+    float *p;
+    int64_t s0;
+    int64_t s1;
+} cpu_view;
+
+// Address of a whole tensor.
+pgd_status cpu_view_of(const pgd_exec *x, const char *name, const pgd_tensor *t, bool write,
+                       cpu_view *out) PGD_MUST_USE;
+
+// The batch block on the host, arrays checked against its end. NULL = absent.
+typedef struct cpu_batch {
+    pgd_batch caps;
+    unsigned char *base;
+    const pgd_batch_head *head;
+    const int32_t *token_ids;
+    const int32_t *positions;
+    const int32_t *q_start;
+    const int32_t *kv_len;
+    const int32_t *out_rows;
+    const int32_t *out_slot;
+    const int32_t *seq_slot;
+    const int32_t *slots; // of the group asked for
+    const int32_t *table; // of the group asked for
+    const unsigned char *sampling;
+    int32_t *last;
+    int32_t *sampled;
+} cpu_batch;
+
+pgd_status cpu_batch_open(const pgd_exec *x, const pgd_batch *batch, int32_t group,
+                          cpu_batch *out) PGD_MUST_USE;
+void cpu_put_token(const cpu_batch *b, int64_t r, int32_t id);
+pgd_status cpu_check_tokens(const pgd_exec *x, const cpu_batch *b, int64_t n) PGD_MUST_USE;
+
+// ---- tape.c: phases of work --------------------------------------------------------------------
+
+typedef void (*cpu_work_fn)(void *ctx, int64_t first, int64_t end, uint32_t worker);
+
+// Items that may run in any order and at the same time. Workers take `chunk` of them at a time.
+typedef struct cpu_phase {
+    cpu_work_fn fn;
+    void *ctx;
+    int64_t n; // 0: nothing to do
+    int64_t chunk;
+    int64_t floats; // of all items: what they cost, roughly
+    _Alignas(64) _Atomic int64_t next;
+    _Atomic uint32_t n_arrived;
+} cpu_phase;
+
+// Sets what is to do and takes the counters back. item_floats: cost of one; chunk 0 = from that.
+void cpu_phase_set(cpu_phase *p, int64_t n, int64_t item_floats, int64_t chunk);
+// Runs phases one after the other, each behind the end of the one before: at most one run of the
+// team for all of them.
+void cpu_phases_run(const pgd_host *host, cpu_phase *const *phases, uint32_t n);
+
+enum { CPU_PHASES = 3, CPU_STATE_BYTES = 1024 };
+
+// An op with its addresses: made once (cpu_make_...), run often.
+//   make   views of whole tensors, the batch's arrays; live row counts are not looked at
+//   live   reads the counts, checks every index of the batch, sets the phases; writes nothing else
+//   phases the work
+typedef struct cpu_op {
+    const pgd_exec *x;
+    pgd_status (*live)(struct cpu_op *op);
+    cpu_batch batch;
+    int32_t rows_mode; // PGD_ROWS_...
+    int32_t reserved0;
+    int64_t shape_rows; // with PGD_ROWS_SHAPE
+    int64_t cap_rows;   // that all its tensors hold
+    int64_t rows;       // live
+    cpu_phase phases[CPU_PHASES];
+    _Alignas(64) unsigned char state[CPU_STATE_BYTES];
+} cpu_op;
+
+// The state of an op as its file's own type.
+#define CPU_STATE(T, op) \
+    (((void)sizeof(char[sizeof(T) <= CPU_STATE_BYTES ? 1 : -1])), (T *)(void *)(op)->state)
+
+// Opens the batch. shape_rows: rows of the tensor that PGD_ROWS_SHAPE counts.
+pgd_status cpu_op_open(cpu_op *op, const pgd_batch *batch, int32_t rows_mode, int32_t group,
+                       int64_t shape_rows) PGD_MUST_USE;
+// Address of a tensor whose leading dimension the live rows count.
+pgd_status cpu_op_view(cpu_op *op, const char *name, const pgd_tensor *t, bool write,
+                       cpu_view *out) PGD_MUST_USE;
+// Reads the live counts, checks and sets the phases.
+pgd_status cpu_op_live(cpu_op *op) PGD_MUST_USE;
+// Puts the op's phases that have work behind *n in the list.
+void cpu_op_list(cpu_op *op, cpu_phase **list, uint32_t *n);
+// Makes op number `number` in *op; args outlive it (ops.c).
+pgd_status cpu_op_make(cpu_op *op, const pgd_exec *x, int32_t number,
+                       const void *args) PGD_MUST_USE;
+
+// ---- steps that fused ops reuse ----------------------------------------------------------------
+
+typedef struct cpu_norm {
+    const pgd_cpu_kernels *k;
+    cpu_view x, out;
+    const float *w;
+    int64_t heads; // 1 for rank 2
+    int64_t n;
+    float eps;
+} cpu_norm;
+void cpu_norm_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker);
+
+typedef struct cpu_rope {
+    const pgd_cpu_kernels *k;
+    cpu_view q, key;
+    int64_t q_heads, k_heads; // k_heads 0 = no k
+    const float *table;
+    const int32_t *positions;
+    int64_t cap_tokens;
+    int64_t table_rows;
+    int64_t pairs;
+    int32_t sections[4];
+    int32_t interleaved;
+} cpu_rope;
+pgd_status cpu_rope_make(cpu_op *op, const pgd_rope_args *a, cpu_rope *out) PGD_MUST_USE;
+pgd_status cpu_rope_live(const cpu_op *op, const cpu_rope *r) PGD_MUST_USE;
+void cpu_rope_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker);
+
+typedef struct cpu_kv_rows {
+    const pgd_cpu_kernels *kernels;
+    const pgd_kv *kv;
+    int32_t layer;
+    cpu_view k, v;
+    const int32_t *slots;
+} cpu_kv_rows;
+pgd_status cpu_kv_rows_make(cpu_op *op, const pgd_kv_write_args *a, cpu_kv_rows *out) PGD_MUST_USE;
+pgd_status cpu_kv_rows_live(const cpu_op *op, const cpu_kv_rows *w) PGD_MUST_USE;
+void cpu_kv_write_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker);
+
+typedef struct cpu_sample {
+    const pgd_cpu_kernels *k;
+    const cpu_batch *batch;
+    cpu_view logits;
+    int32_t *ids;
+    int64_t n;
+} cpu_sample;
+pgd_status cpu_sample_init(cpu_op *op, const pgd_tensor *logits, const pgd_tensor *ids,
+                           cpu_sample *out) PGD_MUST_USE;
+pgd_status cpu_sample_live(const cpu_op *op) PGD_MUST_USE;
+void cpu_sample_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker);
+
+#define CPU_OP_DECLARE(name, family) \
+    pgd_status cpu_make_##name(cpu_op *op, const pgd_##name##_args *a) PGD_MUST_USE;
+PGD_OP_LIST(CPU_OP_DECLARE)
+#undef CPU_OP_DECLARE
+
+#endif

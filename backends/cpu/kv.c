@@ -1,0 +1,354 @@
+// The cache. K is kept turned, so that one vector holds one dim of neighbouring tokens:
+//
+//   block: | layer 0 | layer 1 | ...
+//   layer: | K of head 0: [k_dim][block_tokens] | ... | V of head 0: [block_tokens][v_dim] | ... |
+//
+// Block ids are the host's. attn's room for a tile of 64 positions belongs to the handle, one part
+// a worker.
+#include <string.h>
+
+#include "cpu.h"
+
+#define LAYOUT_VERSION UINT64_C(0x7067642d63707532) // raised with each change of the layout
+#define CHUNK          256                          // elements turned at a time
+
+static uint64_t round_up(uint64_t n, uint64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static pgd_status check_desc(const pgd_device *d, const pgd_kv_desc *a) {
+    cpu_check c = {.code = PGD_OK};
+    if (!cpu_check_kv(&c, a)) {
+        return CPU_FAIL(d, c.code, "cache: %s", c.reason);
+    }
+    return PGD_OK;
+}
+
+// cpu_check_kv bounds each number, so that nothing here overflows.
+static void layout(const pgd_kv_desc *a, pgd_kv *kv) {
+    const uint64_t tokens = (uint64_t)(a->block_tokens == 0 ? 16 : a->block_tokens);
+    const uint64_t heads = (uint64_t)a->heads;
+    kv->desc = *a;
+    kv->desc.size = sizeof(kv->desc);
+    kv->desc.block_tokens = (int32_t)tokens;
+    kv->k_head_bytes = (uint64_t)a->k_dim * tokens * pgd_dtype_bytes(a->k_dtype);
+    kv->v_head_bytes = (uint64_t)a->v_dim * tokens * pgd_dtype_bytes(a->v_dtype);
+    kv->layer_bytes = round_up(heads * kv->k_head_bytes, CPU_ALIGN) +
+                      round_up(heads * kv->v_head_bytes, CPU_ALIGN);
+    kv->block_bytes = (uint64_t)a->layers * kv->layer_bytes;
+}
+
+cpu_attn_room cpu_attn_layout(const pgd_kv_desc *d) {
+    const uint64_t k = (uint64_t)d->k_dim;
+    const uint64_t v = round_up((uint64_t)d->v_dim, PGD_CPU_PANEL);
+    cpu_attn_room r = {0};
+    r.v = r.k + k * PGD_CPU_TILE;
+    r.q = r.v + v * PGD_CPU_TILE;
+    r.s = r.q + round_up(k * CPU_ATTN_ROWS, 16);
+    r.o = r.s + (uint64_t)CPU_ATTN_ROWS * PGD_CPU_TILE;
+    r.o_t = r.o + v * CPU_ATTN_ROWS;
+    r.state = r.o_t + v * CPU_ATTN_ROWS;
+    r.floats = round_up(r.state + (uint64_t)4 * CPU_ATTN_ROWS, 16);
+    return r;
+}
+
+static pgd_status plan(const pgd_device *d, const pgd_kv_desc *desc, pgd_kv_plan *out) {
+    pgd_kv_desc local;
+    const pgd_kv_desc *a = PGD_ARGS(pgd_kv_desc, local, desc);
+    pgd_kv_plan result = {
+        .size = sizeof(result), .align = CPU_ALIGN, .fingerprint = LAYOUT_VERSION};
+    pgd_kv kv;
+    CPU_TAIL(d, pgd_kv_desc, desc);
+    PGD_TRY(check_desc(d, a));
+    layout(a, &kv);
+    result.block_tokens = kv.desc.block_tokens;
+    result.block_bytes = kv.block_bytes;
+    PGD_OUT(out, result);
+    return PGD_OK;
+}
+
+static pgd_status bind_memory(const pgd_device *d, const pgd_range *mem, int32_t n_blocks,
+                              pgd_kv *kv) {
+    void *base = NULL;
+    uint64_t bytes = 0;
+    if (n_blocks < 1 || __builtin_mul_overflow((uint64_t)n_blocks, kv->block_bytes, &bytes) ||
+        bytes > mem->bytes) {
+        return CPU_FAIL(d, PGD_INVALID, "%d cache blocks of %llu bytes in %llu bytes",
+                        (int)n_blocks, (unsigned long long)kv->block_bytes,
+                        (unsigned long long)mem->bytes);
+    }
+    PGD_TRY(cpu_range(d, "the cache", mem->buffer, mem->offset, bytes, true, &base));
+    if ((uintptr_t)base % CPU_ALIGN != 0) {
+        return CPU_FAIL(d, PGD_INVALID, "a cache at an address that is no multiple of %d",
+                        CPU_ALIGN);
+    }
+    kv->base = base;
+    kv->n_blocks = n_blocks;
+    return PGD_OK;
+}
+
+static pgd_status kv_bind(const pgd_device *d, const pgd_kv_desc *desc, const pgd_kv_plan *p,
+                          const pgd_range *mem, int32_t n_blocks, pgd_kv **out) {
+    pgd_kv_desc local;
+    pgd_kv_desc a = *PGD_ARGS(pgd_kv_desc, local, desc);
+    pgd_kv *kv = NULL;
+    pgd_status code = PGD_OK;
+    *out = NULL;
+    CPU_TAIL(d, pgd_kv_desc, desc);
+    if (p != NULL && p->block_tokens != 0) {
+        a.block_tokens = p->block_tokens;
+    }
+    PGD_TRY(check_desc(d, &a));
+    kv = d->host->alloc(d->host, sizeof(*kv), 0);
+    if (kv == NULL) {
+        return CPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for a cache");
+    }
+    layout(&a, kv);
+    code = bind_memory(d, mem, n_blocks, kv);
+    if (code != PGD_OK) {
+        d->host->free(d->host, kv);
+        return code;
+    }
+    kv->n_workers = d->host->team_size(d->host);
+    kv->scratch_floats = cpu_attn_layout(&a).floats;
+    kv->scratch =
+        d->host->alloc(d->host, kv->n_workers * kv->scratch_floats * sizeof(float), CPU_ALIGN);
+    if (kv->scratch == NULL) {
+        d->host->free(d->host, kv);
+        return CPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for the tiles of attention");
+    }
+    *out = kv;
+    return PGD_OK;
+}
+
+static void destroy(const pgd_device *d, pgd_kv *kv) {
+    if (kv != NULL) {
+        d->host->free(d->host, kv->scratch);
+        d->host->free(d->host, kv);
+    }
+}
+
+// ---- addresses and rows ------------------------------------------------------------------------
+
+unsigned char *cpu_kv_k(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block) {
+    return kv->base + (uint64_t)block * kv->block_bytes + (uint64_t)layer * kv->layer_bytes +
+           (uint64_t)head * kv->k_head_bytes;
+}
+
+unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block) {
+    return kv->base + (uint64_t)block * kv->block_bytes + (uint64_t)layer * kv->layer_bytes +
+           round_up((uint64_t)kv->desc.heads * kv->k_head_bytes, CPU_ALIGN) +
+           (uint64_t)head * kv->v_head_bytes;
+}
+
+// Elements of `type` between dims, and the address of dim 0, of one head's row.
+static unsigned char *row_at(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head,
+                             int64_t slot, int64_t *stride) {
+    const int64_t tokens = kv->desc.block_tokens;
+    const int64_t block = slot / tokens;
+    const int64_t token = slot % tokens;
+    if (which == 0) {
+        *stride = tokens;
+        return cpu_kv_k(kv, layer, head, block) + token * pgd_dtype_bytes(kv->desc.k_dtype);
+    }
+    *stride = 1;
+    return cpu_kv_v(kv, layer, head, block) +
+           token * kv->desc.v_dim * pgd_dtype_bytes(kv->desc.v_dtype);
+}
+
+static void store_part(const pgd_cpu_kernels *k, int32_t dtype, const float *from, int64_t n,
+                       int64_t stride, unsigned char *to) {
+    uint16_t half[CHUNK];
+    if (dtype == PGD_F32) {
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(to + i * stride * 4, from + i, 4);
+        }
+        return;
+    }
+    (dtype == PGD_BF16 ? k->bf16_narrow : k->f16_narrow)(from, half, n);
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(to + i * stride * 2, half + i, 2);
+    }
+}
+
+static void store_range(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
+                        int64_t head, int64_t slot, int64_t d0, int64_t n, const float *from) {
+    const int32_t dtype = which == 0 ? kv->desc.k_dtype : kv->desc.v_dtype;
+    int64_t stride = 1;
+    unsigned char *to = row_at(kv, layer, which, head, slot, &stride);
+    store_part(k, dtype, from, n, stride, to + d0 * stride * pgd_dtype_bytes(dtype));
+}
+
+void cpu_kv_store(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
+                  int64_t head, int64_t slot, const float *row) {
+    const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
+    for (int64_t d0 = 0; d0 < dim; d0 += CHUNK) {
+        store_range(k, kv, layer, which, head, slot, d0, cpu_min(CHUNK, dim - d0), row + d0);
+    }
+}
+
+void cpu_kv_load(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
+                 int64_t head, int64_t slot, int64_t d0, int64_t n, float *out) {
+    const int32_t dtype = which == 0 ? kv->desc.k_dtype : kv->desc.v_dtype;
+    const int64_t element = pgd_dtype_bytes(dtype);
+    int64_t stride = 1;
+    const unsigned char *from = row_at(kv, layer, which, head, slot, &stride);
+    uint16_t half[CHUNK];
+    from += d0 * stride * element;
+    if (dtype == PGD_F32) {
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(out + i, from + i * stride * 4, 4);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(half + i, from + i * stride * 2, 2);
+    }
+    (dtype == PGD_BF16 ? k->bf16_widen : k->f16_widen)(half, out, n);
+}
+
+// ---- blocks as a whole -------------------------------------------------------------------------
+
+static pgd_status check_block(const pgd_device *d, const pgd_kv *kv, int32_t id) {
+    if (id < 0 || id >= kv->n_blocks) {
+        return CPU_FAIL(d, PGD_INVALID, "cache block %d of %d", (int)id, (int)kv->n_blocks);
+    }
+    return PGD_OK;
+}
+
+static pgd_status copy_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv, const pgd_pair *pairs,
+                              uint32_t n) {
+    PGD_TRY(cpu_not_recording(d, q, "copy_blocks"));
+    for (uint32_t i = 0; i < n; i++) {
+        PGD_TRY(check_block(d, kv, pairs[i].from));
+        PGD_TRY(check_block(d, kv, pairs[i].to));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        memmove(kv->base + (uint64_t)pairs[i].to * kv->block_bytes,
+                kv->base + (uint64_t)pairs[i].from * kv->block_bytes, kv->block_bytes);
+    }
+    return PGD_OK;
+}
+
+// Checks an image and gives its address.
+static pgd_status open_image(const pgd_device *d, const pgd_kv *kv, const pgd_kv_image *a,
+                             bool write, unsigned char **out) {
+    const pgd_kv_desc *c = &kv->desc;
+    uint64_t bytes = 0;
+    bool fits = true;
+    void *p = NULL;
+    if (a->n_ids < 0 || (a->n_ids > 0 && a->ids == NULL)) {
+        return CPU_FAIL(d, PGD_INVALID, "a cache image of %d blocks", (int)a->n_ids);
+    }
+    for (int32_t i = 0; i < a->n_ids; i++) {
+        PGD_TRY(check_block(d, kv, a->ids[i]));
+    }
+    if (a->format == PGD_KV_NATIVE) {
+        fits = !__builtin_mul_overflow((uint64_t)a->n_ids, kv->block_bytes, &bytes);
+    } else if (a->format == PGD_KV_CANONICAL) {
+        if (a->n_tokens < 0 || a->n_tokens > (int64_t)a->n_ids * c->block_tokens ||
+            (a->dtype != PGD_F32 && a->dtype != PGD_BF16 && a->dtype != PGD_F16)) {
+            return CPU_FAIL(d, PGD_INVALID, "a cache image of %d tokens of %s in %d blocks",
+                            (int)a->n_tokens, pgd_dtype_name(a->dtype), (int)a->n_ids);
+        }
+        const uint64_t token_bytes = (uint64_t)c->layers * (uint64_t)c->heads *
+                                     (uint64_t)(c->k_dim + c->v_dim) * pgd_dtype_bytes(a->dtype);
+        fits = !__builtin_mul_overflow((uint64_t)a->n_tokens, token_bytes, &bytes);
+    } else {
+        return CPU_FAIL(d, PGD_UNSUPPORTED, "a cache image of format %d", (int)a->format);
+    }
+    if (!fits || a->mem.bytes < bytes) {
+        return CPU_FAIL(d, PGD_INVALID, "a cache image of %llu bytes in %llu",
+                        (unsigned long long)bytes, (unsigned long long)a->mem.bytes);
+    }
+    PGD_TRY(cpu_range(d, "a cache image", a->mem.buffer, a->mem.offset, bytes, write, &p));
+    *out = p;
+    return PGD_OK;
+}
+
+static void image_part(const pgd_cpu_kernels *k, int32_t dtype, bool read, unsigned char *image,
+                       int64_t n, float *values) {
+    if (dtype == PGD_F32) {
+        memcpy(read ? (void *)image : (void *)values, read ? (void *)values : (void *)image,
+               (size_t)n * sizeof(float));
+    } else if (read) {
+        (dtype == PGD_BF16 ? k->bf16_narrow : k->f16_narrow)(values, image, n);
+    } else {
+        (dtype == PGD_BF16 ? k->bf16_widen : k->f16_widen)(image, values, n);
+    }
+}
+
+// One head's row between the cache and the image; read: cache to image.
+static unsigned char *move_row(const pgd_cpu_kernels *k, const pgd_kv *kv, const pgd_kv_image *a,
+                               bool read, int32_t layer, int32_t which, int64_t head, int64_t slot,
+                               unsigned char *image) {
+    const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
+    float values[CHUNK];
+    for (int64_t d0 = 0; d0 < dim; d0 += CHUNK) {
+        const int64_t n = cpu_min(CHUNK, dim - d0);
+        if (read) {
+            cpu_kv_load(k, kv, layer, which, head, slot, d0, n, values);
+        }
+        image_part(k, a->dtype, read, image, n, values);
+        if (!read) {
+            store_range(k, kv, layer, which, head, slot, d0, n, values);
+        }
+        image += n * pgd_dtype_bytes(a->dtype);
+    }
+    return image;
+}
+
+static void move_canonical(const pgd_cpu_kernels *k, const pgd_kv *kv, const pgd_kv_image *a,
+                           bool read, unsigned char *image) {
+    const int64_t tokens = kv->desc.block_tokens;
+    for (int32_t layer = 0; layer < kv->desc.layers; layer++) {
+        for (int32_t which = 0; which < 2; which++) {
+            for (int64_t t = 0; t < a->n_tokens; t++) {
+                const int64_t slot = a->ids[t / tokens] * tokens + t % tokens;
+                for (int64_t head = 0; head < kv->desc.heads; head++) {
+                    image = move_row(k, kv, a, read, layer, which, head, slot, image);
+                }
+            }
+        }
+    }
+}
+
+static pgd_status move_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv,
+                              const pgd_kv_image *image, bool read) {
+    pgd_kv_image local;
+    const pgd_kv_image *a = PGD_ARGS(pgd_kv_image, local, image);
+    unsigned char *p = NULL;
+    CPU_TAIL(d, pgd_kv_image, image);
+    PGD_TRY(cpu_not_recording(d, q, "read_blocks or write_blocks"));
+    PGD_TRY(open_image(d, kv, a, read, &p));
+    if (a->format == PGD_KV_CANONICAL) {
+        move_canonical(cpu_self(d)->kernels, kv, a, read, p);
+        return PGD_OK;
+    }
+    for (int32_t i = 0; i < a->n_ids; i++) {
+        unsigned char *block = kv->base + (uint64_t)a->ids[i] * kv->block_bytes;
+        unsigned char *at = p + (uint64_t)i * kv->block_bytes;
+        memcpy(read ? at : block, read ? block : at, kv->block_bytes);
+    }
+    return PGD_OK;
+}
+
+static pgd_status read_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv,
+                              const pgd_kv_image *image) {
+    return move_blocks(d, q, kv, image, true);
+}
+
+static pgd_status write_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv,
+                               const pgd_kv_image *image) {
+    return move_blocks(d, q, kv, image, false);
+}
+
+const pgd_kv_table cpu_kv_table = {
+    .size = sizeof(pgd_kv_table),
+    .plan = plan,
+    .bind = kv_bind,
+    .destroy = destroy,
+    .copy_blocks = copy_blocks,
+    .read_blocks = read_blocks,
+    .write_blocks = write_blocks,
+};

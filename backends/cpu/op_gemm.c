@@ -1,0 +1,408 @@
+// Ops around a product y = x W^T: gemm, gemm_add, gate_up, qkv_rope_write, head_sample.
+//
+// Work is cut into items of (block of rows of x) x (group of panels of W), handed out one by one.
+// An item walks its panels; for each panel the rows of the block pass in strips of 96, and within a
+// strip 512 products deep at a time, so that this part of the panel stays in L1 while the tiles of
+// 12 rows pass, and the block of x in L2. What the sizes are changes no bit: each element of y is
+// the sum, left to right, of chains of 512 products with k rising.
+//
+// Phases: what x needs (norm, rounding) | product | the rest (act_mul, rope, cache, sample).
+// A weight with act_dtype BF16 takes x rounded to bf16, which is done once a row, into the scratch.
+#include <string.h>
+
+#include "cpu.h"
+
+typedef void (*tile_fn)(const float *x, int64_t ldx, int64_t m, const void *w, int64_t k,
+                        float *acc, int64_t ldacc, int32_t add);
+
+typedef struct product {
+    const pgd_cpu_kernels *k;
+    const pgd_weight *w;
+    tile_fn tile;
+    cpu_view x, y, aux;
+    unsigned char *rounded; // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
+    int64_t ld_rounded;
+    const float *bias; // NULL = none
+    pgd_cpu_finish how;
+    int64_t rows;
+    int64_t block_rows;
+    int64_t n_blocks;
+    int64_t group; // panels of an item
+    int64_t n_groups;
+    bool gated; // y is act(gate) * up, W in gated layout
+} product;
+
+enum {
+    ITEM_BYTES = 128 << 10, // of weights in an item, when there are few rows
+    BLOCK_BYTES = 1 << 20,  // of x in a block: half of an L2
+    STRIP = 8 * PGD_CPU_ROWS,
+};
+
+static tile_fn tile_of(const pgd_cpu_kernels *k, int32_t dtype) {
+    return dtype == PGD_F32 ? k->f32_gemm_12x32
+                            : (dtype == PGD_BF16 ? k->bf16_gemm_12x32 : k->f16_gemm_12x32);
+}
+
+static void product_init(product *p, const pgd_cpu_kernels *k, const pgd_weight *w) {
+    const int64_t element = w->desc.act_dtype == PGD_BF16 ? k->dot_bytes : 4;
+    const int64_t row_bytes = cpu_max(1, w->desc.k * element);
+    p->k = k;
+    p->w = w;
+    p->tile = tile_of(k, w->desc.dtype);
+    p->how = (pgd_cpu_finish){.alpha = 1.0f, .act_alpha = 1.0f};
+    p->block_rows = cpu_max(1, BLOCK_BYTES / row_bytes / PGD_CPU_ROWS) * PGD_CPU_ROWS;
+    p->group = cpu_max(1, ITEM_BYTES / cpu_max(1, (int64_t)w->panel_bytes));
+    p->group += w->layout == CPU_LAYOUT_GATED ? p->group % 2 : 0;
+    p->n_groups = (w->n_panels + p->group - 1) / p->group;
+}
+
+// acc [m][32] = x W^T of rows [r0, r0 + m) and one panel.
+static void strip_sums(const product *p, int64_t index, int64_t r0, int64_t m, float *acc) {
+    const unsigned char *panel = p->w->data + (uint64_t)index * p->w->panel_bytes;
+    const int64_t k = p->w->desc.k;
+    const int64_t step_bytes =
+        PGD_CPU_DEPTH * PGD_CPU_PANEL * (int64_t)pgd_dtype_bytes(p->w->desc.dtype);
+    int64_t k0 = 0;
+    do {
+        const int64_t depth = cpu_min(PGD_CPU_DEPTH, k - k0);
+        if (p->rounded != NULL) {
+            p->k->bf16_dot_12x32(p->rounded + (r0 * p->ld_rounded + k0) * p->k->dot_bytes,
+                                 p->ld_rounded, m, panel, depth, acc, PGD_CPU_PANEL, k0 > 0);
+        } else {
+            p->tile(p->x.p + r0 * p->x.s0 + k0, p->x.s0, m, panel, depth, acc, PGD_CPU_PANEL,
+                    k0 > 0);
+        }
+        panel += step_bytes;
+        k0 += PGD_CPU_DEPTH;
+    } while (k0 < k);
+}
+
+static void plain_strip(const product *p, int64_t index, int64_t r0, int64_t m) {
+    float acc[STRIP * PGD_CPU_PANEL];
+    pgd_cpu_finish how = p->how;
+    int64_t first = 0;
+    const int64_t cols = cpu_panel_columns(p->w, index, &first);
+    strip_sums(p, index, r0, m, acc);
+    how.bias = p->bias == NULL ? NULL : p->bias + first;
+    how.aux = p->aux.p == NULL ? NULL : p->aux.p + r0 * p->aux.s0 + first;
+    how.ldaux = p->aux.s0;
+    p->k->f32_finish_32(acc, PGD_CPU_PANEL, m, cols, p->y.p + r0 * p->y.s0 + first, p->y.s0, &how);
+}
+
+// Panels index (gate) and index + 1 (up); what follows is act_mul.
+static void gated_strip(const product *p, int64_t index, int64_t r0, int64_t m) {
+    float acc[2][STRIP * PGD_CPU_PANEL];
+    int64_t first[2];
+    int64_t cols = 0;
+    for (int64_t side = 0; side < 2; side++) {
+        pgd_cpu_finish how = {.alpha = 1.0f, .act_alpha = 1.0f};
+        cols = cpu_panel_columns(p->w, index + side, &first[side]);
+        strip_sums(p, index + side, r0, m, acc[side]);
+        if (p->bias != NULL) {
+            how.bias = p->bias + first[side];
+            p->k->f32_finish_32(acc[side], PGD_CPU_PANEL, m, cols, acc[side], PGD_CPU_PANEL, &how);
+        }
+    }
+    for (int64_t i = 0; i < m; i++) {
+        p->k->f32_act_mul(acc[0] + i * PGD_CPU_PANEL, acc[1] + i * PGD_CPU_PANEL,
+                          p->y.p + (r0 + i) * p->y.s0 + first[0], cols, p->how.act,
+                          p->how.act_alpha, p->how.act_limit);
+    }
+}
+
+static void product_item(const product *p, int64_t item) {
+    const int64_t r0 = item / p->n_groups * p->block_rows;
+    const int64_t r1 = cpu_min(r0 + p->block_rows, p->rows);
+    const int64_t p0 = item % p->n_groups * p->group;
+    const int64_t p1 = cpu_min(p0 + p->group, p->w->n_panels);
+    for (int64_t i = p0; i < p1; i += p->gated ? 2 : 1) {
+        for (int64_t r = r0; r < r1; r += STRIP) {
+            const int64_t m = cpu_min(STRIP, r1 - r);
+            if (p->gated) {
+                gated_strip(p, i, r, m);
+            } else {
+                plain_strip(p, i, r, m);
+            }
+        }
+    }
+}
+
+static void product_items(void *ctx, int64_t i0, int64_t i1, uint32_t worker) {
+    (void)worker;
+    for (int64_t i = i0; i < i1; i++) {
+        product_item(ctx, i);
+    }
+}
+
+static void product_live(product *p, int64_t rows, cpu_phase *phase) {
+    const int64_t n = (rows + p->block_rows - 1) / p->block_rows * p->n_groups;
+    int64_t floats = 0;
+    if (__builtin_mul_overflow(rows * cpu_max(1, p->w->desc.k / 16), p->w->desc.n, &floats)) {
+        floats = INT64_MAX;
+    }
+    p->rows = rows;
+    cpu_phase_set(phase, n, n > 0 ? floats / n : 0, 1);
+}
+
+// ---- all of them -------------------------------------------------------------------------------
+
+typedef struct gate_rest {
+    const pgd_cpu_kernels *k;
+    cpu_view tmp, out;
+    int64_t n;
+    pgd_cpu_finish how;
+} gate_rest;
+
+typedef struct qkv_rest {
+    cpu_norm q_norm, k_norm; // n 0 = none
+    cpu_rope rope;
+    cpu_kv_rows write;
+} qkv_rest;
+
+// An op around a product; steps that are absent are not set.
+typedef struct fused {
+    product product;
+    cpu_norm norm;       // n 0 = none
+    int64_t rest_floats; // of a row of the rest, 0 = there is none
+    union {
+        gate_rest gate;
+        qkv_rest qkv;
+        cpu_sample sample;
+    } rest;
+} fused;
+
+enum { FRONT = 0, PRODUCT = 1, REST = 2 };
+
+static void front_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
+    const fused *f = ctx;
+    const product *p = &f->product;
+    const int64_t k = p->w->desc.k;
+    if (f->norm.n > 0) {
+        cpu_norm_rows((void *)(uintptr_t)&f->norm, r0, r1, worker);
+    }
+    for (int64_t r = r0; p->rounded != NULL && r < r1; r++) {
+        p->k->bf16_round(p->x.p + r * p->x.s0, p->rounded + r * p->ld_rounded * p->k->dot_bytes, k);
+    }
+}
+
+static pgd_status fused_live(cpu_op *op) {
+    fused *f = CPU_STATE(fused, op);
+    const bool has_front = f->norm.n > 0 || f->product.rounded != NULL;
+    cpu_phase_set(&op->phases[FRONT], has_front ? op->rows : 0, f->product.w->desc.k, 0);
+    product_live(&f->product, op->rows, &op->phases[PRODUCT]);
+    cpu_phase_set(&op->phases[REST], f->rest_floats > 0 ? op->rows : 0, f->rest_floats, 0);
+    return PGD_OK;
+}
+
+static pgd_status bias_of(const pgd_exec *x, const pgd_tensor *t, const float **out) {
+    cpu_view v = {0};
+    *out = NULL;
+    if (t->rank != 0) {
+        PGD_TRY(cpu_view_of(x, "bias", t, false, &v));
+        *out = v.p;
+    }
+    return PGD_OK;
+}
+
+// Room for x rounded to bf16, when the weight asks for that.
+static pgd_status round_init(cpu_op *op, const pgd_weight *w, int64_t rows, product *p) {
+    const uint64_t bytes = cpu_round_bytes(&w->desc, rows);
+    void *room = NULL;
+    if (bytes == 0) {
+        return PGD_OK;
+    }
+    if (op->x->scratch.bytes < bytes) {
+        return CPU_FAIL(op->x->dev, PGD_INVALID, "%llu bytes of scratch, support asked for %llu",
+                        (unsigned long long)op->x->scratch.bytes, (unsigned long long)bytes);
+    }
+    PGD_TRY(cpu_range(op->x->dev, "the scratch", op->x->scratch.buffer, op->x->scratch.offset,
+                      bytes, true, &room));
+    p->rounded = room;
+    p->ld_rounded = w->desc.k + w->desc.k % 2;
+    return PGD_OK;
+}
+
+// Sets up the norm (if norm_w is there), x and the product.
+static pgd_status fused_init(cpu_op *op, const pgd_weight *w, const pgd_tensor *in,
+                             const pgd_tensor *norm_w, const pgd_tensor *normed, float eps) {
+    fused *f = CPU_STATE(fused, op);
+    cpu_view weights = {0};
+    product_init(&f->product, cpu_kernels(op->x), w);
+    PGD_TRY(cpu_op_view(op, "x", in, false, &f->product.x));
+    op->live = fused_live;
+    PGD_TRY(round_init(op, w, in->shape[0], &f->product));
+    op->phases[FRONT] = (cpu_phase){.fn = front_rows, .ctx = f};
+    op->phases[PRODUCT] = (cpu_phase){.fn = product_items, .ctx = &f->product};
+    if (norm_w == NULL || norm_w->rank == 0) {
+        return PGD_OK;
+    }
+    PGD_TRY(cpu_view_of(op->x, "norm_w", norm_w, false, &weights));
+    f->norm = (cpu_norm){.k = f->product.k,
+                         .x = f->product.x,
+                         .w = weights.p,
+                         .heads = 1,
+                         .n = w->desc.k,
+                         .eps = eps};
+    PGD_TRY(cpu_op_view(op, "normed", normed, true, &f->norm.out));
+    f->product.x = f->norm.out;
+    return PGD_OK;
+}
+
+static void set_rest(cpu_op *op, cpu_work_fn fn, void *ctx, int64_t row_floats) {
+    CPU_STATE(fused, op)->rest_floats = cpu_max(1, row_floats);
+    op->phases[REST] = (cpu_phase){.fn = fn, .ctx = ctx};
+}
+
+// ---- gemm, gemm_add ----------------------------------------------------------------------------
+
+pgd_status cpu_make_gemm(cpu_op *op, const pgd_gemm_args *a) {
+    product *p = &CPU_STATE(fused, op)->product;
+    PGD_TRY(cpu_op_open(op, a->batch, a->rows, -1, a->x.shape[0]));
+    PGD_TRY(fused_init(op, a->w, &a->x, NULL, NULL, 0.0f));
+    PGD_TRY(cpu_op_view(op, "gemm y", &a->y, true, &p->y));
+    PGD_TRY(bias_of(op->x, &a->bias, &p->bias));
+    if (a->aux_kind != PGD_AUX_NONE) {
+        PGD_TRY(cpu_op_view(op, "gemm aux", &a->aux, false, &p->aux));
+    }
+    p->how.act = a->act;
+    p->how.aux_kind = a->aux_kind;
+    p->how.alpha = a->alpha == 0.0f ? 1.0f : a->alpha;
+    p->how.act_alpha = a->act_alpha == 0.0f ? 1.0f : a->act_alpha;
+    p->how.act_limit = a->act == PGD_ACT_NONE ? 0.0f : a->act_limit;
+    return PGD_OK;
+}
+
+pgd_status cpu_make_gemm_add(cpu_op *op, const pgd_gemm_add_args *a) {
+    return cpu_make_gemm(op, a);
+}
+
+// ---- gate_up -----------------------------------------------------------------------------------
+
+static void gate_rest_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
+    const gate_rest *g = ctx;
+    (void)worker;
+    for (int64_t r = r0; r < r1; r++) {
+        const float *gate = g->tmp.p + r * g->tmp.s0;
+        g->k->f32_act_mul(gate, gate + g->n, g->out.p + r * g->out.s0, g->n, g->how.act,
+                          g->how.act_alpha, g->how.act_limit);
+    }
+}
+
+pgd_status cpu_make_gate_up(cpu_op *op, const pgd_gate_up_args *a) {
+    fused *f = CPU_STATE(fused, op);
+    gate_rest *rest = &f->rest.gate;
+    cpu_view out;
+    PGD_TRY(cpu_op_open(op, a->batch, a->rows, -1, a->x.shape[0]));
+    PGD_TRY(fused_init(op, a->w, &a->x, &a->norm_w, &a->normed, a->eps));
+    PGD_TRY(bias_of(op->x, &a->bias, &f->product.bias));
+    PGD_TRY(cpu_op_view(op, "gate_up out", &a->out, true, &out));
+    *rest = (gate_rest){.k = f->product.k, .n = a->w->desc.n / 2, .how = f->product.how};
+    rest->how.act = a->act;
+    rest->how.act_alpha = a->act_alpha == 0.0f ? 1.0f : a->act_alpha;
+    rest->how.act_limit = a->act_limit;
+    if (a->w->layout == CPU_LAYOUT_GATED) {
+        f->product.gated = true;
+        f->product.how = rest->how;
+        f->product.y = out;
+        return PGD_OK;
+    }
+    PGD_TRY(cpu_op_view(op, "gate_up tmp", &a->tmp, true, &f->product.y));
+    rest->tmp = f->product.y;
+    rest->out = out;
+    set_rest(op, gate_rest_rows, rest, 4 * rest->n);
+    return PGD_OK;
+}
+
+// ---- qkv_rope_write ----------------------------------------------------------------------------
+
+static void qkv_rest_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
+    qkv_rest *q = ctx;
+    if (q->q_norm.n > 0) {
+        cpu_norm_rows(&q->q_norm, r0, r1, worker);
+    }
+    if (q->k_norm.n > 0) {
+        cpu_norm_rows(&q->k_norm, r0, r1, worker);
+    }
+    cpu_rope_rows(&q->rope, r0, r1, worker);
+    cpu_kv_write_rows(&q->write, r0, r1, worker);
+}
+
+static pgd_status head_norm(cpu_op *op, const pgd_tensor *t, const pgd_tensor *w, float eps,
+                            cpu_norm *out) {
+    cpu_view weights = {0};
+    if (w->rank == 0) {
+        return PGD_OK;
+    }
+    *out = (cpu_norm){.k = cpu_kernels(op->x),
+                      .heads = t->rank == 3 ? t->shape[1] : 1,
+                      .n = t->shape[t->rank - 1],
+                      .eps = eps};
+    PGD_TRY(cpu_view_of(op->x, "the weight of a head's norm", w, false, &weights));
+    PGD_TRY(cpu_op_view(op, "q or k", t, true, &out->x));
+    out->out = out->x;
+    out->w = weights.p;
+    return PGD_OK;
+}
+
+static pgd_status qkv_rest_make(cpu_op *op, const pgd_qkv_rope_write_args *a, qkv_rest *out) {
+    const pgd_kv_write_args write = {.size = sizeof(write),
+                                     .kv = a->kv,
+                                     .layer = a->layer,
+                                     .group = a->group,
+                                     .k = a->k,
+                                     .v = a->v};
+    pgd_rope_args rope = {.size = sizeof(rope),
+                          .q = a->q,
+                          .k = a->k,
+                          .table = a->table,
+                          .style = a->style,
+                          .rot_dim = a->rot_dim};
+    memcpy(rope.sections, a->sections, sizeof(rope.sections));
+    PGD_TRY(head_norm(op, &a->q, &a->q_norm, a->eps, &out->q_norm));
+    PGD_TRY(head_norm(op, &a->k, &a->k_norm, a->eps, &out->k_norm));
+    PGD_TRY(cpu_rope_make(op, &rope, &out->rope));
+    return cpu_kv_rows_make(op, &write, &out->write);
+}
+
+static pgd_status qkv_live(cpu_op *op) {
+    const qkv_rest *q = &CPU_STATE(fused, op)->rest.qkv;
+    PGD_TRY(cpu_rope_live(op, &q->rope));
+    PGD_TRY(cpu_kv_rows_live(op, &q->write));
+    return fused_live(op);
+}
+
+pgd_status cpu_make_qkv_rope_write(cpu_op *op, const pgd_qkv_rope_write_args *a) {
+    fused *f = CPU_STATE(fused, op);
+    if (a->batch == NULL) {
+        return CPU_FAIL(op->x->dev, PGD_INVALID, "qkv_rope_write without a batch");
+    }
+    PGD_TRY(cpu_op_open(op, a->batch, a->rows, a->group, a->x.shape[0]));
+    PGD_TRY(fused_init(op, a->w, &a->x, &a->norm_w, &a->normed, a->eps));
+    PGD_TRY(bias_of(op->x, &a->bias, &f->product.bias));
+    PGD_TRY(cpu_op_view(op, "qkv", &a->qkv, true, &f->product.y));
+    PGD_TRY(qkv_rest_make(op, a, &f->rest.qkv));
+    set_rest(op, qkv_rest_rows, &f->rest.qkv, a->w->desc.n);
+    op->live = qkv_live;
+    return PGD_OK;
+}
+
+// ---- head_sample -------------------------------------------------------------------------------
+
+static pgd_status head_live(cpu_op *op) {
+    PGD_TRY(cpu_sample_live(op));
+    return fused_live(op);
+}
+
+pgd_status cpu_make_head_sample(cpu_op *op, const pgd_head_sample_args *a) {
+    fused *f = CPU_STATE(fused, op);
+    if (a->batch == NULL) {
+        return CPU_FAIL(op->x->dev, PGD_INVALID, "head_sample without a batch");
+    }
+    PGD_TRY(cpu_op_open(op, a->batch, a->rows, -1, a->logits.shape[0]));
+    PGD_TRY(fused_init(op, a->w, &a->x, &a->norm_w, &a->normed, a->eps));
+    PGD_TRY(cpu_sample_init(op, &a->logits, &a->ids, &f->rest.sample));
+    f->product.y = f->rest.sample.logits;
+    set_rest(op, cpu_sample_rows, &f->rest.sample, 4 * a->w->desc.n);
+    op->live = head_live;
+    return PGD_OK;
+}

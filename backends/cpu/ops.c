@@ -1,0 +1,161 @@
+// The slots: what is common to all ops. A call is checked for shapes and made (addresses); then it
+// runs, or is kept while a graph is recorded. support asks the same checks before there are
+// addresses.
+#include <stdio.h>
+#include <string.h>
+
+#include "cpu.h"
+
+static pgd_status check(const pgd_exec *x, int32_t op, const char *name, const void *args,
+                        const pgd_weight *w, const pgd_kv *kv) {
+    cpu_check c = {.code = PGD_OK};
+    if (!cpu_checks[op](&c, args, w == NULL ? NULL : &w->desc, kv == NULL ? NULL : &kv->desc)) {
+        return CPU_FAIL(x->dev, c.code, "%s: %s", name, c.reason);
+    }
+    return PGD_OK;
+}
+
+#define HANDLES_NONE(a)      NULL, NULL
+#define HANDLES_WEIGHT(a)    (a)->w, NULL
+#define HANDLES_KV(a)        NULL, (a)->kv
+#define HANDLES_WEIGHT_KV(a) (a)->w, (a)->kv
+
+static pgd_status now(const pgd_exec *x, int32_t number, const void *args) {
+    cpu_op op = {0};
+    cpu_phase *phases[CPU_PHASES];
+    uint32_t n = 0;
+    PGD_TRY(cpu_op_make(&op, x, number, args));
+    PGD_TRY(cpu_op_live(&op));
+    cpu_op_list(&op, phases, &n);
+    cpu_phases_run(x->dev->host, phases, n);
+    return PGD_OK;
+}
+
+#define OP_SLOT(name, family)                                                         \
+    static pgd_status make_##name(cpu_op *op, const void *args) {                     \
+        return cpu_make_##name(op, args);                                             \
+    }                                                                                 \
+    static pgd_status slot_##name(const pgd_exec *x, const pgd_##name##_args *args) { \
+        pgd_##name##_args local;                                                      \
+        const pgd_##name##_args *a = PGD_ARGS(pgd_##name##_args, local, args);        \
+        CPU_TAIL(x->dev, pgd_##name##_args, args);                                    \
+        PGD_TRY(check(x, PGD_OP_##name, #name, a, HANDLES_##family(a)));              \
+        if (x->queue != NULL && x->queue->recording != NULL) {                        \
+            return cpu_graph_add_op(x, PGD_OP_##name, a, sizeof(*a));                 \
+        }                                                                             \
+        return now(x, PGD_OP_##name, a);                                              \
+    }
+
+typedef struct op_row {
+    const char *name;
+    uint32_t bytes; // of its args
+    pgd_status (*make)(cpu_op *op, const void *args);
+} op_row;
+
+static const op_row op_rows[PGD_OP_COUNT];
+
+pgd_status cpu_op_make(cpu_op *op, const pgd_exec *x, int32_t number, const void *args) {
+    op->x = x;
+    return op_rows[number].make(op, args);
+}
+
+PGD_OP_LIST(OP_SLOT)
+#undef OP_SLOT
+
+#define OP_ROW(op, family) \
+    [PGD_OP_##op] = {.name = #op, .bytes = sizeof(pgd_##op##_args), .make = make_##op},
+static const op_row op_rows[PGD_OP_COUNT] = {PGD_OP_LIST(OP_ROW)};
+#undef OP_ROW
+
+#define OP_ENTRY(name, family) .name = slot_##name,
+const pgd_ops cpu_ops = {.size = sizeof(pgd_ops), PGD_OP_LIST(OP_ENTRY)};
+#undef OP_ENTRY
+
+// ---- support -----------------------------------------------------------------------------------
+
+// The largest of the args structs, for those of an older caller.
+typedef union any_args {
+    uint64_t align;
+#define OP_MEMBER(name, family) pgd_##name##_args name;
+    PGD_OP_LIST(OP_MEMBER)
+#undef OP_MEMBER
+} any_args;
+
+static void name_kernel(const pgd_device *d, const pgd_query *q, pgd_support *out) {
+    const char *isa = cpu_self(d)->kernels->isa;
+    const char *dtype = "f32";
+    const char *tile = "";
+    if (q->weight != NULL && q->op != PGD_OP_embed) {
+        dtype = pgd_dtype_name(q->weight->dtype);
+        tile = q->weight->act_dtype == PGD_BF16 ? "_dot_12x32" : "_12x32";
+    } else if (q->op == PGD_OP_attn && q->kv != NULL) {
+        dtype = pgd_dtype_name(q->kv->k_dtype);
+        tile = "_64";
+    }
+    snprintf(out->kernel, sizeof(out->kernel), "%s_%s%s__%s", dtype, op_rows[q->op].name, tile,
+             isa);
+}
+
+// Leading dimension of x of the ops around a product, -1 for others.
+static int64_t product_rows(int32_t op, const any_args *a) {
+    switch (op) {
+    case PGD_OP_gemm:
+    case PGD_OP_gemm_add: return a->gemm.x.shape[0];
+    case PGD_OP_gate_up: return a->gate_up.x.shape[0];
+    case PGD_OP_qkv_rope_write: return a->qkv_rope_write.x.shape[0];
+    case PGD_OP_head_sample: return a->head_sample.x.shape[0];
+    default: return -1;
+    }
+}
+
+static bool known(const pgd_query *q, cpu_check *c) {
+    uint32_t size = 0;
+    if (q->op < 0 || q->op >= PGD_OP_COUNT || q->args == NULL) {
+        return cpu_refuse(c, PGD_UNSUPPORTED, "operation %d", (int)q->op);
+    }
+    memcpy(&size, q->args, sizeof(size));
+    if (!pgd_args_tail_is_zero(q->args, size, op_rows[q->op].bytes)) {
+        return cpu_refuse(c, PGD_UNSUPPORTED, "%u bytes of arguments, known are %u", (unsigned)size,
+                          (unsigned)op_rows[q->op].bytes);
+    }
+    return true;
+}
+
+static bool takes(const pgd_query *q, cpu_check *c, uint64_t *out_scratch) {
+    any_args local;
+    const void *args = NULL;
+    const pgd_weight_desc *w = NULL;
+    int64_t rows = 0;
+    pgd_weight_desc weight;
+    pgd_kv_desc kv;
+    uint32_t size = 0;
+    if (!known(q, c)) {
+        return false;
+    }
+    memcpy(&size, q->args, sizeof(size));
+    args = pgd_args_view(&local, op_rows[q->op].bytes, q->args, size);
+    w = q->weight == NULL ? NULL : PGD_ARGS(pgd_weight_desc, weight, q->weight);
+    if (!cpu_checks[q->op](c, args, w, q->kv == NULL ? NULL : PGD_ARGS(pgd_kv_desc, kv, q->kv))) {
+        return false;
+    }
+    rows = product_rows(q->op, args);
+    *out_scratch = w != NULL && rows > 0 ? cpu_round_bytes(w, rows) : 0;
+    return true;
+}
+
+pgd_status cpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out) {
+    pgd_query local;
+    const pgd_query *q = PGD_ARGS(pgd_query, local, query);
+    cpu_check c = {.code = PGD_OK};
+    pgd_support result = {.size = sizeof(result), .level = PGD_LEVEL_NONE};
+    CPU_TAIL(d, pgd_query, query);
+    if (takes(q, &c, &result.scratch)) {
+        result.level = PGD_LEVEL_NATIVE;
+        result.flags = PGD_SUPPORT_CAPTURABLE | PGD_SUPPORT_INVARIANT;
+        name_kernel(d, q, &result);
+    } else {
+        snprintf(result.reason, sizeof(result.reason), "%s", c.reason);
+    }
+    PGD_OUT(out, result);
+    return PGD_OK;
+}

@@ -1,0 +1,115 @@
+// The door of the CPU plugin: entry symbol, probe, open.
+#include <string.h>
+
+#include "cpu.h"
+
+static const pgd_option options[] = {
+    {.key = "isa",
+     .type = "str",
+     .value = "auto",
+     .help = "instruction set of the kernels: auto, scalar, avx2, avx512 or avx512_bf16"},
+    {.key = "act",
+     .type = "str",
+     .value = "f32",
+     .help = "activations in products with bf16 weights: f32, or rounded to bf16 (bf16)"},
+};
+
+static pgd_status pick(const pgd_host *host, const pgd_cpu_kernels **out) {
+    const char *isa = host->option == NULL ? NULL : host->option(host, "isa");
+    *out = pgd_cpu_pick(isa);
+    if (*out == NULL) {
+        return PGD_HOST_FAIL(host, PGD_INVALID,
+                             "cpu: option isa is '%s', this machine has auto, scalar%s%s%s", isa,
+                             pgd_cpu_pick("avx2") != NULL ? ", avx2" : "",
+                             pgd_cpu_pick("avx512") != NULL ? ", avx512" : "",
+                             pgd_cpu_pick("avx512_bf16") != NULL ? ", avx512_bf16" : "");
+    }
+    return PGD_OK;
+}
+
+static pgd_status read_act(const pgd_host *host, int32_t *out_dot_dtype) {
+    const char *act = host->option == NULL ? NULL : host->option(host, "act");
+    *out_dot_dtype = PGD_DTYPE_NONE;
+    if (act == NULL || strcmp(act, "f32") == 0) {
+        return PGD_OK;
+    }
+    if (strcmp(act, "bf16") != 0) {
+        return PGD_HOST_FAIL(host, PGD_INVALID, "cpu: option act is '%s', it may be f32 or bf16",
+                             act);
+    }
+    *out_dot_dtype = PGD_BF16;
+    return PGD_OK;
+}
+
+static pgd_status probe(const pgd_host *host, pgd_probe *out) {
+    const pgd_probe local = {.size = sizeof(local), .n_devices = 1, .score = 1};
+    (void)host;
+    PGD_OUT(out, local);
+    return PGD_OK;
+}
+
+static const void *extension(void *backend, const char *name) {
+    (void)backend;
+    return strcmp(name, PGD_LIMITS_EXTENSION) == 0 ? &cpu_limits_table : NULL;
+}
+
+static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tables *out) {
+    const pgd_tables local = {
+        .size = sizeof(local),
+        .device = &cpu_device_table,
+        .memory = &cpu_memory_table,
+        .queue = &cpu_queue_table,
+        .weight = &cpu_weight_table,
+        .kv = &cpu_kv_table,
+        .ops = &cpu_ops,
+        .graph = &cpu_graph_table,
+        .extension = extension,
+    };
+    const pgd_cpu_kernels *kernels = NULL;
+    cpu_backend *self = NULL;
+    *out_backend = NULL;
+    int32_t dot_dtype = PGD_DTYPE_NONE;
+    PGD_TRY(pick(host, &kernels));
+    PGD_TRY(read_act(host, &dot_dtype));
+    self = host->alloc(host, sizeof(*self), 0);
+    if (self == NULL) {
+        return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "cpu: no memory for the backend");
+    }
+    self->host = host;
+    self->kernels = kernels;
+    self->dot_dtype = dot_dtype;
+    *out_backend = self;
+    PGD_OUT(out, local);
+    return PGD_OK;
+}
+
+static void plugin_close(void *backend) {
+    if (backend != NULL) {
+        const pgd_host *host = ((cpu_backend *)backend)->host;
+        host->free(host, ((cpu_backend *)backend)->limits_room);
+        host->free(host, backend);
+    }
+}
+
+static const pgd_plugin plugin = {
+    .size = sizeof(plugin),
+    .abi_minor = PGD_ABI_MINOR,
+    .min_host_minor = 1,
+    .role = PGD_ROLE_BACKEND,
+    .n_options = sizeof(options) / sizeof(options[0]),
+    .option_stride = sizeof(options[0]),
+    .abi_hash = PGD_ABI_HASH,
+    .name = "cpu",
+    .vendor = "pagoda",
+    .version = "0.1.0",
+    .build = __VERSION__,
+    .options = options,
+    .probe = probe,
+    .open = plugin_open,
+    .close = plugin_close,
+};
+
+PGD_PLUGIN_DEFINE(cpu) {
+    (void)host_minor;
+    return &plugin;
+}

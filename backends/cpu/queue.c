@@ -1,0 +1,173 @@
+// Queues: synchronous. Work is done when its call returns, so every number given out is reached.
+#include <string.h>
+
+#include "cpu.h"
+
+static pgd_status create(const pgd_device *d, const pgd_queue_desc *desc, pgd_queue **out) {
+    pgd_queue_desc local;
+    const pgd_queue_desc *a = PGD_ARGS(pgd_queue_desc, local, desc);
+    pgd_queue *q = NULL;
+    *out = NULL;
+    CPU_TAIL(d, pgd_queue_desc, desc);
+    q = d->host->alloc(d->host, sizeof(*q), 0);
+    if (q == NULL) {
+        return CPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for a queue");
+    }
+    q->role = a->role;
+    *out = q;
+    return PGD_OK;
+}
+
+static void destroy(const pgd_device *d, pgd_queue *q) {
+    if (q != NULL) {
+        cpu_graph_table.destroy(d, q->recording);
+        d->host->free(d->host, q);
+    }
+}
+
+pgd_status cpu_not_recording(const pgd_device *d, const pgd_queue *q, const char *what) {
+    if (q != NULL && q->recording != NULL) {
+        return CPU_FAIL(d, PGD_PRECONDITION, "%s while a graph is recorded", what);
+    }
+    return PGD_OK;
+}
+
+// Bytes from the first to the last touched byte of one side of a copy.
+static bool span(const pgd_copy *c, uint64_t pitch, uint64_t *out) {
+    uint64_t rest = 0;
+    *out = c->bytes;
+    if (c->rows > 1 && (pitch < c->bytes || __builtin_mul_overflow(c->rows - 1, pitch, &rest) ||
+                        __builtin_add_overflow(rest, c->bytes, out))) {
+        return false;
+    }
+    return true;
+}
+
+static pgd_status copy_one(const pgd_device *d, const pgd_copy *c) {
+    uint64_t dst_bytes = 0;
+    uint64_t src_bytes = 0;
+    void *dst = NULL;
+    void *src = NULL;
+    if (!span(c, c->dst_pitch, &dst_bytes) || !span(c, c->src_pitch, &src_bytes)) {
+        return CPU_FAIL(d, PGD_INVALID, "a copy of %llu rows of %llu bytes with pitches %llu, %llu",
+                        (unsigned long long)c->rows, (unsigned long long)c->bytes,
+                        (unsigned long long)c->dst_pitch, (unsigned long long)c->src_pitch);
+    }
+    PGD_TRY(
+        cpu_range(d, "the destination of a copy", c->dst, c->dst_offset, dst_bytes, true, &dst));
+    PGD_TRY(cpu_range(d, "the source of a copy", c->src, c->src_offset, src_bytes, false, &src));
+    if (c->bytes == 0) {
+        return PGD_OK;
+    }
+    memmove(dst, src, c->bytes);
+    for (uint64_t i = 1; i < c->rows; i++) {
+        memmove((unsigned char *)dst + i * c->dst_pitch,
+                (const unsigned char *)src + i * c->src_pitch, c->bytes);
+    }
+    return PGD_OK;
+}
+
+pgd_status cpu_copy_now(const pgd_device *d, const pgd_copy *list, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        PGD_TRY(copy_one(d, &list[i]));
+    }
+    return PGD_OK;
+}
+
+pgd_status cpu_fill_now(const pgd_device *d, const pgd_range *range, uint32_t pattern) {
+    void *p = NULL;
+    if (range->offset % 4 != 0 || range->bytes % 4 != 0) {
+        return CPU_FAIL(d, PGD_INVALID, "a fill of %llu bytes at %llu; both are multiples of 4",
+                        (unsigned long long)range->bytes, (unsigned long long)range->offset);
+    }
+    PGD_TRY(cpu_range(d, "a fill", range->buffer, range->offset, range->bytes, true, &p));
+    for (uint64_t i = 0; i < range->bytes / 4; i++) {
+        ((uint32_t *)p)[i] = pattern;
+    }
+    return PGD_OK;
+}
+
+static pgd_status copy(const pgd_device *d, pgd_queue *q, const pgd_copy *list, uint32_t n) {
+    if (q->recording != NULL) {
+        return cpu_graph_add_copy(d, q->recording, list, n);
+    }
+    return cpu_copy_now(d, list, n);
+}
+
+static pgd_status fill(const pgd_device *d, pgd_queue *q, const pgd_range *range,
+                       uint32_t pattern) {
+    if (q->recording != NULL) {
+        return cpu_graph_add_fill(d, q->recording, range, pattern);
+    }
+    return cpu_fill_now(d, range, pattern);
+}
+
+static pgd_status queue_signal(const pgd_device *d, pgd_queue *q, uint64_t *out_value) {
+    *out_value = 0;
+    PGD_TRY(cpu_not_recording(d, q, "signal"));
+    *out_value = atomic_fetch_add(&q->value, 1) + 1;
+    return PGD_OK;
+}
+
+// A number that was never given out is waited for by nobody: it could not come while the caller
+// sleeps on a queue that only its own calls drive.
+static pgd_status host_wait(const pgd_device *d, pgd_queue *q, uint64_t value,
+                            uint64_t timeout_ns) {
+    uint64_t reached = atomic_load(&q->value);
+    if (value <= reached) {
+        return PGD_OK;
+    }
+    if (timeout_ns == PGD_WAIT_FOREVER) {
+        return CPU_FAIL(d, PGD_INVALID, "waiting for number %llu of a queue that gave out %llu",
+                        (unsigned long long)value, (unsigned long long)reached);
+    }
+    return PGD_TIMEOUT;
+}
+
+static pgd_status queue_wait(const pgd_device *d, pgd_queue *q, pgd_queue *other, uint64_t value) {
+    PGD_TRY(cpu_not_recording(d, q, "wait"));
+    return host_wait(d, other, value, PGD_WAIT_FOREVER);
+}
+
+static pgd_status done(const pgd_device *d, pgd_queue *q, uint64_t *out_value) {
+    (void)d;
+    *out_value = atomic_load(&q->value);
+    return PGD_OK;
+}
+
+static pgd_status flush(const pgd_device *d, pgd_queue *q) {
+    (void)d;
+    (void)q;
+    return PGD_OK;
+}
+
+// Faults come back from the calls themselves, so the queue never holds one.
+static pgd_status status(const pgd_device *d, pgd_queue *q, pgd_fault *out) {
+    (void)d;
+    (void)q;
+    *out = (pgd_fault){.code = PGD_OK, .op = -1, .layer = -1};
+    return PGD_OK;
+}
+
+static pgd_status notify(const pgd_device *d, pgd_queue *q, uint64_t value, pgd_notify_fn fn,
+                         void *arg) {
+    PGD_TRY(cpu_not_recording(d, q, "notify"));
+    PGD_TRY(host_wait(d, q, value, PGD_WAIT_FOREVER));
+    fn(arg, PGD_OK);
+    return PGD_OK;
+}
+
+const pgd_queue_table cpu_queue_table = {
+    .size = sizeof(pgd_queue_table),
+    .create = create,
+    .destroy = destroy,
+    .copy = copy,
+    .signal = queue_signal,
+    .host_wait = host_wait,
+    .fill = fill,
+    .wait = queue_wait,
+    .done = done,
+    .flush = flush,
+    .status = status,
+    .notify = notify,
+};

@@ -1,0 +1,138 @@
+// The kernels of sample: Philox against its published numbers, weights against libm, and the test
+// of the race against the noise itself.
+#include "isa_test.h"
+
+// Philox4x32-10 one round at a time (Salmon et al. 2011).
+static void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
+    for (uint32_t round = 0; round < 10; round++) {
+        const uint64_t a = UINT64_C(0xD2511F53) * c[0];
+        const uint64_t b = UINT64_C(0xCD9E8D57) * c[2];
+        const uint32_t next[4] = {
+            (uint32_t)(b >> 32) ^ c[1] ^ (key[0] + round * 0x9E3779B9u), (uint32_t)b,
+            (uint32_t)(a >> 32) ^ c[3] ^ (key[1] + round * 0xBB67AE85u), (uint32_t)a};
+        memcpy(c, next, sizeof(c));
+    }
+    memcpy(out, c, sizeof(c));
+}
+
+// The known answers of Random123's kat_vectors.
+static void philox_is_the_published_one(void **state) {
+    static const struct {
+        uint32_t counter[4];
+        uint32_t key[2];
+        uint32_t out[4];
+    } known[] = {
+        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    uint32_t words[64];
+    uint32_t want[4];
+    (void)state;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        philox(known[i].counter, known[i].key, want);
+        assert_memory_equal(want, known[i].out, sizeof(want));
+    }
+    FOR_EACH_ISA(k) {
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+            k->u32_philox_64(known[i].counter, known[i].key, known[i].counter[2], words);
+            for (uint32_t j = 0; j < 16; j++) {
+                const uint32_t counter[4] = {known[i].counter[0], known[i].counter[1],
+                                             known[i].counter[2] + j, 0};
+                philox(counter, known[i].key, want);
+                assert_memory_equal(words + 4 * j, want, sizeof(want));
+            }
+        }
+    }
+}
+
+// floor(2^40 e^d), at most one off where libm rounds the other way.
+static void mass_is_close(void **state) {
+    const float max = 3.0f;
+    float x[64];
+    double mass[64];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        for (int n = 1; n <= 64; n++) {
+            for (int i = 0; i < n; i++) {
+                x[i] = max - (float)i * 0.4f;
+            }
+            k->f64_mass_64(x, n, max, 1.3, mass);
+            for (int i = 0; i < n; i++) {
+                const double want = floor(0x1p40 * exp(((double)x[i] - (double)max) * 1.3));
+                assert_true(fabs(mass[i] - want) <= 1.0 && mass[i] == floor(mass[i]));
+            }
+            assert_true(mass[0] == 0x1p40);
+        }
+        x[0] = -INFINITY;
+        x[1] = -1e30f;
+        x[2] = NAN;
+        k->f64_mass_64(x, 3, max, 1.0, mass);
+        assert_true(mass[0] == 0 && mass[1] == 0 && mass[2] == 0);
+    }
+}
+
+// Who beats the best is always named; most of the others are not.
+static void race_misses_nobody(void **state) {
+    uint64_t rng = 17;
+    float x[64];
+    uint32_t words[64];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        int named = 0;
+        int needed = 0;
+        for (int round = 0; round < 3000; round++) {
+            const float best = 3.0f + 4.0f * test_float(&rng);
+            const float floor = -6.0f;
+            for (int i = 0; i < 64; i++) {
+                x[i] = i == 9 ? NAN : 8.0f * test_float(&rng);
+                words[i] = (uint32_t)test_next(&rng);
+                if (round % 8 == 0) {
+                    words[i] |= 0xfffff000u; // loud noise
+                }
+            }
+            const uint64_t may = k->f32_race_64(x, words, 8.0f, 1.5f, best, floor);
+            for (int i = 0; i < 64; i++) {
+                const double u = ((double)words[i] + 0.5) * 0x1p-32;
+                const double mark = ((double)x[i] - 8.0) * 1.5 - log(-log(u));
+                const int wins = x[i] >= floor && mark > (double)best;
+                const int is_named = (int)(may >> i & 1);
+                assert_true(is_named || !wins);
+                assert_true(!is_named || x[i] >= floor);
+                named += is_named;
+                needed += wins;
+            }
+        }
+        assert_true(needed > 0 && named < 2 * needed);
+    }
+}
+
+static void between_has_both_ends(void **state) {
+    float x[64];
+    (void)state;
+    for (int i = 0; i < 64; i++) {
+        x[i] = i == 30 ? NAN : (float)i;
+    }
+    FOR_EACH_ISA(k) {
+        const uint64_t want = ((UINT64_C(1) << 41) - (UINT64_C(1) << 21)) & ~(UINT64_C(1) << 30);
+        assert_true(k->f32_between_64(x, 21.0f, 40.0f) == want);
+        assert_true(k->f32_between_64(x, 70.0f, 80.0f) == 0);
+        assert_true(k->f32_max(x, 64) == 63.0f);
+        assert_true(k->f32_max(x, 0) == -INFINITY);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox_is_the_published_one),
+        cmocka_unit_test(mass_is_close),
+        cmocka_unit_test(race_misses_nobody),
+        cmocka_unit_test(between_has_both_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+// The CPU's micro-kernels: arithmetic on host memory, no threads, no policy, no allocation.
+//
+// list.inc names them; scalar.c, avx2.c and avx512.c compile the same bodies (*.inc) over one of
+// the three vector layers (vec_*.h); avx512_bf16.c has what dot products of bf16 do better; pick.c
+// chooses a table for the machine it runs on.
+#ifndef PGD_KERNELS_CPU_KERNELS_H
+#define PGD_KERNELS_CPU_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PGD_CPU_PANEL = 32,  // rows of W in a panel
+    PGD_CPU_ROWS = 12,   // rows of x in a gemm tile
+    PGD_CPU_DEPTH = 512, // longest sum in one chain: products with a larger k are cut here
+    PGD_CPU_TILE = 64,   // positions in an attention tile
+};
+
+// What follows the sum of a gemm. Pointers stand at the first row and column of the tile.
+typedef struct pgd_cpu_finish {
+    const float *bias; // [cols] or NULL
+    const float *aux;  // [m, cols] or NULL
+    int64_t ldaux;
+    int32_t act;      // PGD_ACT_...
+    int32_t aux_kind; // PGD_AUX_...
+    float alpha;
+    float act_alpha; // not 0
+    float act_limit; // > 0: an upper bound of what goes into act
+} pgd_cpu_finish;
+
+// How a score becomes a logit.
+typedef struct pgd_cpu_score {
+    float scale;
+    float softcap; // 0 = off
+} pgd_cpu_score;
+
+// One instruction set's kernels.
+typedef struct pgd_cpu_kernels {
+    const char *isa;
+    int64_t dot_bytes; // of an element of x in bf16_dot_12x32
+#define PGD_CPU_KERNEL(name, result, params) result(*name) params;
+#include "list.inc"
+#undef PGD_CPU_KERNEL
+} pgd_cpu_kernels;
+
+#define PGD_CPU_KERNEL(name, result, params) \
+    result name##__scalar params;            \
+    result name##__avx2 params;              \
+    result name##__avx512 params;
+#include "list.inc"
+#undef PGD_CPU_KERNEL
+
+#define PGD_CPU_KERNEL(name, result, params)
+#define PGD_CPU_KERNEL_DOT(name, result, params) result name##__avx512_bf16 params;
+#include "list.inc"
+#undef PGD_CPU_KERNEL_DOT
+#undef PGD_CPU_KERNEL
+
+// The table of `isa` ("scalar", "avx2", "avx512", "avx512_bf16", "auto" or NULL), or NULL when this
+// machine or its system cannot run it (or there is no such name). "auto" takes the fastest and is
+// never NULL.
+const pgd_cpu_kernels *pgd_cpu_pick(const char *isa);
+
+#endif

@@ -1,0 +1,188 @@
+// See common.h.
+#include "cli/common.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "os/env.h"
+
+cli_engine_values cli_engine = {
+    .enable_prefix_caching = 1,
+    .enable_chunked_prefill = 1,
+    .reserve_full_prompt = 1,
+};
+cli_sampling_values cli_sampling = {.temperature = -1.0, .top_p = -1.0, .min_p = -1.0, .top_k = -1};
+
+#define I32_MAX 2147483647.0
+
+const cli_flag cli_engine_flags[] = {
+    CLI_FLAG_TEXT(0, "device", "NAME", &cli_engine.device,
+                  "cpu, null{step_us=5} ... (default auto)"),
+    CLI_FLAG_LIST(0, "plugin", "PATH", &cli_engine.plugins,
+                  "one more plugin file; may be repeated"),
+    CLI_FLAG_TEXT(0, "memory", "SIZE", &cli_engine.memory,
+                  "memory to use: 4GiB or 50% (default 90% of what is free)"),
+    CLI_FLAG_INT(0, "num-blocks", "N", &cli_engine.num_blocks, 2, 16777216,
+                 "blocks of the KV cache (default: what memory allows)"),
+    CLI_FLAG_INT(0, "block-size", "N", &cli_engine.block_size, 1, 1024,
+                 "tokens of a block (default 16)"),
+    CLI_FLAG_INT(0, "max-model-len", "N", &cli_engine.max_model_len, 2, I32_MAX,
+                 "longest prompt and answer (default: the model's own)"),
+    CLI_FLAG_INT(0, "max-num-seqs", "N", &cli_engine.max_num_seqs, 1, 65536, "sequences in a step"),
+    CLI_FLAG_INT(0, "max-num-batched-tokens", "N", &cli_engine.max_num_batched_tokens, 1, 1048576,
+                 "rows of a step (default 2048)"),
+    CLI_FLAG_INT(0, "long-prefill-token-threshold", "N", &cli_engine.long_prefill_token_threshold,
+                 0, I32_MAX, "most rows of one prompt in a step (default: no limit)"),
+    CLI_FLAG_BOOL(0, "enable-prefix-caching", &cli_engine.enable_prefix_caching,
+                  "equal prompts are computed once (default true)"),
+    CLI_FLAG_BOOL(0, "enable-chunked-prefill", &cli_engine.enable_chunked_prefill,
+                  "prompts may be cut (default true)"),
+    CLI_FLAG_TEXT(0, "scheduling-policy", "NAME", &cli_engine.scheduling_policy,
+                  "fcfs or priority (default fcfs)"),
+    CLI_FLAG_REAL(0, "watermark", "SHARE", &cli_engine.watermark, 0, 1,
+                  "blocks that admission leaves free (default 0)"),
+    CLI_FLAG_BOOL(0, "reserve-full-prompt", &cli_engine.reserve_full_prompt,
+                  "a prompt starts when all of it fits (default true)"),
+    CLI_FLAG_TEXT(0, "kv-cache-dtype", "TYPE", &cli_engine.kv_cache_dtype,
+                  "auto, f32, bf16, f16 (default auto: the device's)"),
+    CLI_FLAG_INT(0, "threads", "N", &cli_engine.threads, 1, 1024,
+                 "threads of the CPU (default: one per core)"),
+    CLI_FLAG_SWITCH(0, "allow-slow", &cli_engine.allow_slow,
+                    "operations the device lacks may run on the host"),
+    {0},
+};
+
+const cli_flag cli_sampling_flags[] = {
+    CLI_FLAG_INT('n', "max-tokens", "N", &cli_sampling.max_tokens, 1, I32_MAX,
+                 "most tokens to generate"),
+    CLI_FLAG_INT(0, "min-tokens", "N", &cli_sampling.min_tokens, 0, I32_MAX,
+                 "tokens before a stop token counts"),
+    CLI_FLAG_REAL('t', "temperature", "T", &cli_sampling.temperature, 0, 100,
+                  "0 is greedy (default: the model's)"),
+    CLI_FLAG_INT(0, "top-k", "K", &cli_sampling.top_k, 0, I32_MAX,
+                 "sample among the K likeliest, 0 = all"),
+    CLI_FLAG_REAL(0, "top-p", "P", &cli_sampling.top_p, 0, 1,
+                  "sample among the likeliest that make up P"),
+    CLI_FLAG_REAL(0, "min-p", "P", &cli_sampling.min_p, 0, 1,
+                  "drop what is less likely than P times the best"),
+    CLI_FLAG_U64(0, "seed", "N", &cli_sampling.seed,
+                 "equal seeds give equal texts (default: random)"),
+    CLI_FLAG_SWITCH(0, "ignore-eos", &cli_sampling.ignore_eos,
+                    "the model's end token does not stop it"),
+    {0},
+};
+
+#define BAR_WIDTH 32
+#define REDRAW_NS UINT64_C(50000000)
+#define PERMILLE  1000u
+
+void cli_progress(const char *what, uint64_t done, uint64_t total, const char *unit) {
+    static uint64_t last_ns;
+    uint64_t now = pgd_clock_ns();
+    if (!pgd_os_is_terminal(2) || total == 0) {
+        return;
+    }
+    if (done < total && now - last_ns < REDRAW_NS) {
+        return;
+    }
+    last_ns = now;
+    char bar[BAR_WIDTH + 1];
+    uint64_t full = done * BAR_WIDTH / total;
+    for (uint64_t i = 0; i < BAR_WIDTH; i++) {
+        bar[i] = i < full ? '#' : '.';
+    }
+    bar[BAR_WIDTH] = '\0';
+    if (strcmp(unit, "bytes") == 0) {
+        fprintf(stderr, "\r%s [%s] %.1f of %.1f MB\033[K", what, bar, (double)done / 1e6,
+                (double)total / 1e6);
+    } else {
+        fprintf(stderr, "\r%s [%s] %llu of %llu %s\033[K", what, bar, (unsigned long long)done,
+                (unsigned long long)total, unit);
+    }
+    if (done >= total) {
+        fprintf(stderr, "\r\033[K");
+    }
+    fflush(stderr);
+}
+
+static void on_progress(void *arg, const char *what, uint64_t done, uint64_t total) {
+    (void)arg;
+    cli_progress(what, done, total, "bytes");
+}
+
+pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
+    const cli_engine_values *v = &cli_engine;
+    return (pgd_engine_options){
+        .size = sizeof(pgd_engine_options),
+        .threads = v->threads,
+        .model = model,
+        .device = v->device,
+        .plugins = v->plugins.items,
+        .n_plugins = v->plugins.n,
+        .allow_slow = (uint32_t)v->allow_slow,
+        .kv_cache_dtype = v->kv_cache_dtype,
+        .memory = v->memory,
+        .num_blocks = v->num_blocks,
+        .block_size = v->block_size,
+        .max_model_len = v->max_model_len,
+        .max_num_seqs = v->max_num_seqs != 0 ? v->max_num_seqs : max_num_seqs,
+        .max_num_batched_tokens = v->max_num_batched_tokens,
+        .long_prefill_token_threshold = v->long_prefill_token_threshold,
+        .scheduling_policy = v->scheduling_policy,
+        .watermark = v->watermark,
+        .no_prefix_caching = !v->enable_prefix_caching,
+        .no_chunked_prefill = !v->enable_chunked_prefill,
+        .no_reserve_full_prompt = !v->reserve_full_prompt,
+        .progress = on_progress,
+    };
+}
+
+pgd_status cli_open_engine(const char *model, int32_t max_num_seqs, pgd_engine **out) {
+    const pgd_engine_options options = cli_engine_options(model, max_num_seqs);
+    return pgd_engine_create(&options, out);
+}
+
+void cli_set_sampling(const pgd_engine *engine, int32_t max_tokens, pgd_request_desc *desc) {
+    const cli_sampling_values *v = &cli_sampling;
+    pgd_engine_defaults(engine, desc);
+    desc->max_tokens = v->max_tokens != 0 ? v->max_tokens : max_tokens;
+    desc->min_tokens = v->min_tokens;
+    desc->ignore_eos = (uint32_t)v->ignore_eos;
+    if (v->temperature >= 0.0) {
+        desc->temperature = (float)v->temperature;
+    }
+    if (v->top_p >= 0.0) {
+        desc->top_p = (float)v->top_p;
+    }
+    if (v->min_p >= 0.0) {
+        desc->min_p = (float)v->min_p;
+    }
+    if (v->top_k >= 0) {
+        desc->top_k = v->top_k;
+    }
+    desc->has_seed = (uint32_t)v->seed.given;
+    desc->seed = v->seed.value;
+}
+
+pgd_status cli_read_input(const char *path, pgd_text *out) {
+    int32_t is_stdin = strcmp(path, "-") == 0;
+    FILE *file = is_stdin ? stdin : fopen(path, "rb");
+    if (file == NULL) {
+        return pgd_fail(PGD_NOT_FOUND, "%s cannot be read", path);
+    }
+    char buffer[65536];
+    pgd_status status = PGD_OK;
+    size_t n = 0;
+    while (status == PGD_OK && (n = fread(buffer, 1, sizeof(buffer), file)) > 0) {
+        status = pgd_text_add(out, buffer, n);
+    }
+    if (status == PGD_OK && ferror(file)) {
+        status = pgd_fail(PGD_DATA_LOSS, "reading %s failed", path);
+    }
+    if (!is_stdin) {
+        fclose(file);
+    }
+    return status;
+}

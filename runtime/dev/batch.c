@@ -1,0 +1,140 @@
+// Layout and upload of the batch block. See batch.h and pgd_batch in <pagoda/types.h>.
+#include "dev/batch.h"
+
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+
+struct pgd_dev_batch {
+    const pgd_device *d;
+    pgd_batch view;
+    unsigned char *mirror; // the whole block's size, so that tables have a host copy too
+    uint64_t bytes;
+    pgd_copy *copies; // [1 + cap_slots]
+    uint32_t n_copies;
+};
+
+static uint64_t place(uint64_t *end, uint64_t n, uint64_t item_bytes) {
+    uint64_t at = (*end + 63) & ~(uint64_t)63;
+    *end = at + n * item_bytes;
+    return at;
+}
+
+// Fills the view's offsets; returns the bytes of the block. Caps are i32, so no product overflows.
+static uint64_t lay_out(const pgd_dev_batch_desc *desc, pgd_batch *v) {
+    uint64_t tokens = (uint64_t)desc->cap_tokens;
+    uint64_t seqs = (uint64_t)desc->cap_seqs;
+    uint64_t end = sizeof(pgd_batch_head);
+    *v = (pgd_batch){
+        .size = sizeof(*v),
+        .cap_tokens = desc->cap_tokens,
+        .cap_seqs = desc->cap_seqs,
+        .cap_out = desc->cap_seqs,
+        .cap_slots = desc->cap_seqs,
+        .cap_q = desc->cap_tokens,
+        .cap_kv = desc->cap_kv,
+        .n_groups = 1,
+        .n_axes = 1,
+        .sampling_stride = sizeof(pgd_sampling),
+        .cap_blocks = {desc->cap_blocks},
+    };
+    v->token_ids = place(&end, tokens, sizeof(int32_t));
+    v->positions = place(&end, tokens, sizeof(int32_t));
+    v->q_start = place(&end, seqs + 1, sizeof(int32_t));
+    v->kv_len = place(&end, seqs, sizeof(int32_t));
+    v->out_rows = place(&end, seqs, sizeof(int32_t));
+    v->out_slot = place(&end, seqs, sizeof(int32_t));
+    v->seq_slot = place(&end, seqs, sizeof(int32_t));
+    v->slots[0] = place(&end, tokens, sizeof(int32_t));
+    v->sampling = place(&end, seqs, sizeof(pgd_sampling));
+    v->upload_bytes = (end + 63) & ~(uint64_t)63;
+    end = v->upload_bytes;
+    v->block_table[0] = place(&end, seqs * (uint64_t)desc->cap_blocks, sizeof(int32_t));
+    v->last = place(&end, seqs, sizeof(int32_t));
+    v->sampled = place(&end, seqs, sizeof(int32_t));
+    return (end + 63) & ~(uint64_t)63;
+}
+
+uint64_t pgd_dev_batch_bytes(const pgd_dev_batch_desc *desc) {
+    pgd_batch view;
+    return lay_out(desc, &view);
+}
+
+pgd_status pgd_dev_batch_create(const pgd_device *d, const pgd_dev_batch_desc *desc,
+                                pgd_dev_batch **out) {
+    *out = NULL;
+    pgd_dev_batch *b = pgd_mem_alloc(1, sizeof(*b));
+    if (b == NULL) {
+        return PGD_MEM_FAIL("the batch", sizeof(*b));
+    }
+    b->d = d;
+    b->bytes = lay_out(desc, &b->view);
+    b->mirror = pgd_mem_alloc_aligned(b->bytes, 64);
+    b->copies = pgd_mem_alloc((size_t)desc->cap_seqs + 1, sizeof(*b->copies));
+    if (b->mirror == NULL || b->copies == NULL) {
+        uint64_t bytes = b->bytes;
+        pgd_dev_batch_destroy(b);
+        return PGD_MEM_FAIL("the batch", bytes);
+    }
+    const pgd_buffer_desc buffer = {
+        .size = sizeof(buffer), .use = PGD_USE_BATCH, .bytes = b->bytes, .align = 64};
+    pgd_status status = d->memory->create(d, &buffer, &b->view.mem);
+    if (status != PGD_OK) {
+        pgd_dev_batch_destroy(b);
+        return pgd_fail_note(status, "making the batch block of %llu bytes",
+                             (unsigned long long)buffer.bytes);
+    }
+    b->view.mirror = b->mirror;
+    *out = b;
+    return PGD_OK;
+}
+
+void pgd_dev_batch_destroy(pgd_dev_batch *b) {
+    if (b == NULL) {
+        return;
+    }
+    if (b->view.mem != NULL) {
+        b->d->memory->destroy(b->d, b->view.mem);
+    }
+    pgd_mem_free(b->mirror);
+    pgd_mem_free(b->copies);
+    pgd_mem_free(b);
+}
+
+const pgd_batch *pgd_dev_batch_view(const pgd_dev_batch *b) {
+    return &b->view;
+}
+
+pgd_batch_head *pgd_dev_batch_begin(pgd_dev_batch *b) {
+    memset(b->mirror, 0, (size_t)b->view.upload_bytes);
+    b->n_copies = 0;
+    return (pgd_batch_head *)(void *)b->mirror;
+}
+
+void *pgd_dev_batch_array(pgd_dev_batch *b, uint64_t offset) {
+    return b->mirror + offset;
+}
+
+static void add_copy(pgd_dev_batch *b, uint64_t offset, uint64_t bytes) {
+    b->copies[b->n_copies++] = (pgd_copy){
+        .dst = b->view.mem,
+        .dst_offset = offset,
+        .src_offset = (uint64_t)(uintptr_t)(b->mirror + offset),
+        .bytes = bytes,
+    };
+}
+
+void pgd_dev_batch_blocks(pgd_dev_batch *b, int32_t slot, int32_t first, const int32_t *ids,
+                          int32_t n) {
+    uint64_t at =
+        b->view.block_table[0] +
+        ((uint64_t)slot * (uint64_t)b->view.cap_blocks[0] + (uint64_t)first) * sizeof(int32_t);
+    memcpy(b->mirror + at, ids, (size_t)n * sizeof(int32_t));
+    add_copy(b, at, (uint64_t)n * sizeof(int32_t));
+}
+
+pgd_status pgd_dev_upload_batch(pgd_dev_batch *b, pgd_queue *q) {
+    add_copy(b, 0, b->view.upload_bytes);
+    return b->d->queue->copy(b->d, q, b->copies, b->n_copies);
+}

@@ -1,0 +1,42 @@
+// The batch block: its layout, the host's mirror of it, and its one upload a step.
+//
+//   | head | token_ids | positions | q_start | kv_len | out_rows | out_slot | seq_slot | slots |
+//   | sampling ||| block_table | last | sampled |
+//   0           ^ upload_bytes: what travels each step; behind it lives on the device
+//
+// Block tables travel only in the ranges that changed. Single-threaded; create allocates, the rest
+// does not.
+#ifndef PGD_DEV_BATCH_H
+#define PGD_DEV_BATCH_H
+
+#include <pagoda/ops.h>
+
+typedef struct pgd_dev_batch pgd_dev_batch;
+
+typedef struct pgd_dev_batch_desc {
+    int32_t cap_tokens; // rows of a step
+    int32_t cap_seqs;   // sequences of a step, and slots
+    int32_t cap_kv;     // longest sequence
+    int32_t cap_blocks; // entries of a block table row
+} pgd_dev_batch_desc;
+
+// d and its memory table outlive the batch.
+pgd_status pgd_dev_batch_create(const pgd_device *d, const pgd_dev_batch_desc *desc,
+                                pgd_dev_batch **out) PGD_MUST_USE;
+void pgd_dev_batch_destroy(pgd_dev_batch *b); // NULL is fine
+uint64_t pgd_dev_batch_bytes(const pgd_dev_batch_desc *desc);
+
+// What op arguments point to; fixed for life.
+const pgd_batch *pgd_dev_batch_view(const pgd_dev_batch *b);
+
+// Clears the mirror for the next step; the device has finished the one before.
+pgd_batch_head *pgd_dev_batch_begin(pgd_dev_batch *b);
+// An array of the mirror by its byte offset in the view.
+void *pgd_dev_batch_array(pgd_dev_batch *b, uint64_t offset);
+// Entries [first, first + n) of a slot's block table row; at most one range per slot and step.
+void pgd_dev_batch_blocks(pgd_dev_batch *b, int32_t slot, int32_t first, const int32_t *ids,
+                          int32_t n);
+// Enqueues the upload.
+pgd_status pgd_dev_upload_batch(pgd_dev_batch *b, pgd_queue *q) PGD_MUST_USE;
+
+#endif

@@ -1,0 +1,125 @@
+// Devices: finds plugins, opens them, merges their tables, fills the holes, and says where each
+// operation of a model runs.
+//
+//   manifest (JSON beside the library) -> dlopen -> entry -> probe -> open -> merge -> fill -> plan
+//
+// Only the plugins asked for are opened; opened ones stay mapped for the life of the process.
+// Places of an operation:
+//   F0 native, F1 composed of native ops on the same queue, F2 reference kernel on memory the CPU
+//   sees, F3 reference kernel with copies to and from the device (a slow place).
+// A family (weight, kv) is filled as a whole: with a hole in it its handles live in host memory.
+// Thread rule: [setup] unless said otherwise.
+#ifndef PGD_DEV_DEV_H
+#define PGD_DEV_DEV_H
+
+#include <pagoda/ops.h>
+#include <pagoda/plugin.h>
+
+#include "base/str.h"
+#include "base/team.h"
+
+// ---- plugins found ----------------------------------------------------------------------------
+
+typedef struct pgd_dev_registry pgd_dev_registry;
+
+typedef struct pgd_dev_search {
+    const char *const *files; // --plugin PATH: libraries by file (.so; manifest beside it)
+    uint32_t n_files;
+    uint32_t no_env;            // 1: PAGODA_PLUGIN_PATH is not read (it is never when privileged)
+    const char *const *folders; // further folders, searched after `files`; NULL ends nothing
+    uint32_t n_folders;
+    uint32_t no_installed; // 1: the two folders beside this library or executable are not searched
+} pgd_dev_search;
+
+// One plugin as its manifest describes it. Strings live as long as the registry.
+typedef struct pgd_dev_manifest {
+    const char *path; // of the library
+    const char *kind; // "" if the manifest is unusable
+    const char *name;
+    const char *vendor;
+    const char *version;
+    const char *license;
+    int32_t role; // PGD_ROLE_...
+    uint32_t abi_major;
+    uint32_t abi_minor;
+    uint32_t min_host_minor;
+    const char *const *aliases;
+    uint32_t n_aliases;
+    uint32_t n_options;
+    const pgd_option *options; // declared in the manifest
+    const char *unusable;      // why, as a sentence; NULL = usable
+} pgd_dev_manifest;
+
+// Reads the manifests in: search->files, search->folders, PAGODA_PLUGIN_PATH (colon-separated,
+// absolute), <folder of this library or executable>/../lib/pagoda and <same folder>/pagoda. Never
+// the current folder. Opens no library.
+pgd_status pgd_dev_registry_create(const pgd_dev_search *search,
+                                   pgd_dev_registry **out) PGD_MUST_USE;
+void pgd_dev_registry_destroy(pgd_dev_registry *r);
+uint32_t pgd_dev_registry_count(const pgd_dev_registry *r);
+const pgd_dev_manifest *pgd_dev_registry_get(const pgd_dev_registry *r, uint32_t i);
+
+// ---- devices ----------------------------------------------------------------------------------
+
+// A candidate of `pagoda devices`: taken or refused, and why.
+typedef struct pgd_dev_candidate {
+    const pgd_dev_manifest *manifest;
+    pgd_device_info info; // info.uri "KIND:N"; all zero when refused before a device was seen
+    int32_t usable;
+    char reason[240];
+} pgd_dev_candidate;
+
+// Probes every usable backend plugin. *out is one array, freed by pgd_dev_candidates_free.
+pgd_status pgd_dev_candidates(pgd_dev_registry *r, pgd_dev_candidate **out,
+                              uint32_t *out_n) PGD_MUST_USE;
+void pgd_dev_candidates_free(pgd_dev_candidate *list);
+
+typedef struct pgd_dev pgd_dev;
+
+typedef struct pgd_dev_desc {
+    const char *uri;     // KIND[:N][{key=value;...}], alias or "auto"
+    pgd_team *team;      // lent to the plugin; outlives the device
+    uint32_t allow_slow; // 1: F3 places are allowed
+    uint32_t reserved0;
+} pgd_dev_desc;
+
+//   fails  INVALID (the name or an option; says what there is), NOT_FOUND (no such device; the
+//          plugin's own reason), UNAVAILABLE (manifest or library), INCOMPATIBLE (ABI), and
+//          whatever the plugin answers
+pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev **out) PGD_MUST_USE;
+void pgd_dev_close(pgd_dev *dev); // NULL is fine
+
+const pgd_device *pgd_dev_device(const pgd_dev *dev);    // borrow; tables are complete
+const pgd_device_info *pgd_dev_info(const pgd_dev *dev); // borrow
+const char *pgd_dev_uri(const pgd_dev *dev);             // borrow, "KIND:N"
+
+// A named table beside the standard ones ("x.limits.1"), NULL when the plugin has none; static.
+const void *pgd_dev_extension(const pgd_dev *dev, const char *name);
+
+// ---- where operations run ---------------------------------------------------------------------
+
+enum { PGD_DEV_F0 = 0, PGD_DEV_F1 = 1, PGD_DEV_F2 = 2, PGD_DEV_F3 = 3 };
+
+typedef struct pgd_dev_place {
+    int32_t op;     // PGD_OP_...
+    int32_t place;  // PGD_DEV_F0..F3
+    uint32_t flags; // PGD_SUPPORT_...
+    uint32_t reserved0;
+    uint64_t scratch; // bytes
+    char kernel[32];
+    char reason[96];
+} pgd_dev_place;
+
+// Asks support for each query and settles the tables: an op whose slot is native but refused for
+// one of the queries gets its composed or reference version, families as a whole. Before the first
+// weight is prepared or kv bound. out: one place per query.
+//   fails  UNSUPPORTED if a place is F3 and allow_slow is 0; the sentence names the operations
+pgd_status pgd_dev_plan(pgd_dev *dev, const pgd_query *queries, uint32_t n,
+                        pgd_dev_place *out) PGD_MUST_USE;
+
+// The exec to run ops on a queue with; scratch_bytes = the largest of the plan.
+pgd_status pgd_dev_exec_create(pgd_dev *dev, pgd_queue *queue, uint64_t scratch_bytes,
+                               pgd_exec **out) PGD_MUST_USE;
+void pgd_dev_exec_destroy(pgd_dev *dev, pgd_exec *exec); // NULL is fine
+
+#endif

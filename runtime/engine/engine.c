@@ -1,0 +1,239 @@
+// The engine: opens everything in order, runs steps, closes in reverse. See <pagoda/pagoda.h>.
+//
+// One step, in the order the struct walks:
+//   plan rows -> fill batch -> fill sampling -> upload -> run model -> fetch tokens -> emit
+#include "engine/inner.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/mem.h"
+#include "load/name.h"
+#include "load/synthetic.h"
+#include "load/weights.h"
+
+const char *pgd_last_error(void) {
+    return pgd_fail_last();
+}
+
+const char *pgd_version(void) {
+    return "0.1.0";
+}
+
+void pgd_free(void *ptr) {
+    pgd_mem_free(ptr);
+}
+
+static void report(const pgd_engine_options *o, const char *what, uint64_t done, uint64_t total) {
+    if (o->progress != NULL) {
+        o->progress(o->progress_arg, what, done, total);
+    }
+}
+
+pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
+    if (o->threads < 0 || o->threads > 1024) {
+        return pgd_fail(PGD_OUT_OF_RANGE, "threads is %d; 0 (one per core) to 1024 is allowed",
+                        o->threads);
+    }
+    PGD_TRY(pgd_team_open((uint32_t)o->threads, &e->team));
+    const pgd_dev_search search = {.files = o->plugins, .n_files = o->n_plugins};
+    PGD_TRY(pgd_dev_registry_create(&search, &e->registry));
+    const pgd_dev_desc desc = {
+        .uri = o->device != NULL ? o->device : "auto",
+        .team = e->team,
+        .allow_slow = o->allow_slow,
+    };
+    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
+    e->d = pgd_dev_device(e->dev);
+    return PGD_OK;
+}
+
+// A missing tokenizer or template is no failure: token ids still work.
+static pgd_status open_text(pgd_engine *e) {
+    if (pgd_load_synthetic_is(e->folder)) {
+        return PGD_OK;
+    }
+    pgd_status status = pgd_text_tokenizer_open(e->folder, &e->tokenizer);
+    if (status != PGD_OK && status != PGD_NOT_FOUND) {
+        return status;
+    }
+    status = pgd_text_template_open(e->folder, &e->chat);
+    return status == PGD_NOT_FOUND ? PGD_OK : status;
+}
+
+static pgd_status make_room(pgd_engine *e) {
+    size_t n = (size_t)e->limits.max_num_seqs;
+    e->step.cap_rows = e->limits.max_num_seqs;
+    e->step.rows = pgd_mem_alloc(n, sizeof(*e->step.rows));
+    e->ids = pgd_mem_alloc(n, sizeof(*e->ids));
+    if (e->step.rows == NULL || e->ids == NULL) {
+        return PGD_MEM_FAIL("the step", n * sizeof(*e->step.rows));
+    }
+    if (e->limits.keep_logits) {
+        size_t vocab = (size_t)e->config->vocab;
+        e->logits = pgd_mem_alloc(n, vocab * sizeof(float));
+        if (e->logits == NULL) {
+            return PGD_MEM_FAIL("the logits", n * vocab * sizeof(float));
+        }
+    }
+    return PGD_OK;
+}
+
+static pgd_status make_sched(pgd_engine *e) {
+    const engine_limits *l = &e->limits;
+    const pgd_sched_config config = {
+        .max_num_batched_tokens = l->max_num_batched_tokens,
+        .max_num_seqs = l->max_num_seqs,
+        .max_model_len = l->max_model_len,
+        .long_prefill_token_threshold = l->long_prefill_token_threshold,
+        .policy = l->policy,
+        .no_chunked_prefill = l->no_chunked_prefill,
+        .no_reserve_full_prompt = l->no_reserve_full_prompt,
+        .watermark = l->watermark,
+    };
+    const pgd_kv_cache_config cache = {
+        .num_blocks = l->num_blocks,
+        .block_size = l->block_size,
+        .no_prefix_caching = l->no_prefix_caching,
+        .max_num_batched_tokens = l->max_num_batched_tokens,
+        .max_model_len = l->max_model_len,
+    };
+    PGD_TRY(pgd_kv_cache_create(&cache, &e->cache));
+    return pgd_sched_create(&config, e->cache, &e->sched);
+}
+
+static pgd_status load_model(pgd_engine *e, const pgd_load_plan *plan) {
+    const engine_limits *l = &e->limits;
+    const pgd_dev_batch_desc batch = {
+        .cap_tokens = l->max_num_batched_tokens,
+        .cap_seqs = l->max_num_seqs,
+        .cap_kv = l->max_model_len,
+        .cap_blocks = (l->max_model_len + l->block_size - 1) / l->block_size,
+    };
+    const pgd_queue_desc queue = {.size = sizeof(queue), .role = PGD_QUEUE_COMPUTE};
+    const pgd_model_desc desc = pgd_engine_model_desc(e, plan);
+    PGD_TRY(e->d->queue->create(e->d, &queue, &e->queue));
+    PGD_TRY(pgd_dev_batch_create(e->d, &batch, &e->batch));
+    PGD_TRY(pgd_model_create(&desc, pgd_dev_batch_view(e->batch), e->queue, &e->model));
+    PGD_TRY(pgd_model_bind(e->model, l->num_blocks));
+    PGD_TRY(pgd_dev_exec_create(e->dev, e->queue, e->needs.scratch_bytes, &e->exec));
+    return pgd_model_record(e->model, e->exec);
+}
+
+pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
+                                pgd_load_weights **weights, pgd_load_plan **plan) {
+    PGD_TRY(pgd_load_find_model(o->model, e->folder, sizeof(e->folder)));
+    PGD_TRY(pgd_load_config_read(e->folder, &e->config));
+    PGD_TRY(open_text(e));
+    PGD_TRY(pgd_load_weights_open(e->folder, weights));
+    PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
+    e->parameters = (*plan)->params;
+    PGD_TRY(pgd_engine_plan(e, o, *plan));
+    pgd_engine_work_of(e, *plan);
+    return PGD_OK;
+}
+
+static pgd_status open_model(pgd_engine *e, const pgd_engine_options *o) {
+    pgd_load_weights *weights = NULL;
+    pgd_load_plan *plan = NULL;
+    pgd_status status = pgd_engine_open_plan(e, o, &weights, &plan);
+    if (status == PGD_OK) {
+        report(o, "loading weights", 0, plan->weight_bytes);
+        status = make_sched(e);
+    }
+    if (status == PGD_OK) {
+        status = make_room(e);
+    }
+    if (status == PGD_OK) {
+        status = load_model(e, plan);
+    }
+    pgd_load_plan_destroy(plan);
+    pgd_load_weights_close(weights);
+    return status;
+}
+
+pgd_status pgd_engine_copy_options(const pgd_engine_options *o, pgd_engine_options *out) {
+    if (o->size < offsetof(pgd_engine_options, progress)) {
+        return pgd_fail(PGD_INVALID, "engine options: size is %u; set it to sizeof(options)",
+                        o->size);
+    }
+    memcpy(out, o, o->size < sizeof(*out) ? o->size : sizeof(*out));
+    return PGD_OK;
+}
+
+pgd_status pgd_engine_create(const pgd_engine_options *options, pgd_engine **out) {
+    *out = NULL;
+    pgd_engine_options o = {0};
+    PGD_TRY(pgd_engine_copy_options(options, &o));
+    pgd_engine *e = pgd_mem_alloc(1, sizeof(*e));
+    if (e == NULL) {
+        return PGD_MEM_FAIL("the engine", sizeof(*e));
+    }
+    pgd_status status = pgd_engine_open_device(e, &o);
+    if (status == PGD_OK) {
+        status = pgd_fail_note(open_model(e, &o), "opening the model %s",
+                               o.model != NULL && o.model[0] != '\0' ? o.model : "nano");
+    }
+    if (status != PGD_OK) {
+        pgd_engine_destroy(e);
+        return status;
+    }
+    *out = e;
+    return PGD_OK;
+}
+
+static void close_device_side(pgd_engine *e) {
+    pgd_dev_exec_destroy(e->dev, e->exec);
+    pgd_model_destroy(e->model);
+    pgd_dev_batch_destroy(e->batch);
+    if (e->queue != NULL) {
+        e->d->queue->destroy(e->d, e->queue);
+    }
+}
+
+void pgd_engine_destroy(pgd_engine *e) {
+    if (e == NULL) {
+        return;
+    }
+    while (e->requests != NULL) {
+        pgd_engine_free_request(e->requests);
+    }
+    close_device_side(e);
+    pgd_sched_destroy(e->sched);
+    pgd_kv_cache_destroy(e->cache);
+    pgd_mem_free(e->step.rows);
+    pgd_mem_free(e->ids);
+    pgd_mem_free(e->logits);
+    pgd_text_template_close(e->chat);
+    pgd_text_tokenizer_close(e->tokenizer);
+    pgd_load_config_free(e->config);
+    pgd_dev_close(e->dev);
+    pgd_dev_registry_destroy(e->registry);
+    pgd_team_close(e->team);
+    pgd_mem_free(e);
+}
+
+void pgd_engine_get_info(const pgd_engine *e, pgd_engine_info *out) {
+    const pgd_engine_info info = {
+        .size = out->size,
+        .max_model_len = e->limits.max_model_len,
+        .model = e->folder,
+        .architecture = e->config->architecture,
+        .device = pgd_dev_uri(e->dev),
+        .device_name = pgd_dev_info(e->dev)->name,
+        .parameters = e->parameters,
+        .weight_bytes = e->needs.weight_bytes,
+        .kv_bytes = pgd_model_kv_bytes(e->model),
+        .activation_bytes = e->needs.activation_bytes,
+        .num_blocks = e->limits.num_blocks,
+        .block_size = e->limits.block_size,
+        .vocab_size = e->config->vocab,
+        .n_layers = e->config->n_layers,
+        .n_steps = e->step.number,
+        .n_preemptions = e->n_preemptions,
+        .n_prompt_tokens_asked = pgd_sched_get_stats(e->sched)->n_asked,
+        .n_prompt_tokens_cached = pgd_sched_get_stats(e->sched)->n_hit,
+    };
+    memcpy(out, &info, out->size < sizeof(info) ? out->size : sizeof(info));
+}

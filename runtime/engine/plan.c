@@ -1,0 +1,193 @@
+// Limits and memory: what the engine will run with, decided before anything is loaded.
+//
+//   budget = --memory (default 90 % of what is free on the device)
+//   | weights | activations | scratch | batch | KV cache: as many blocks as fit |
+#include "engine/inner.h"
+
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+
+#define DEFAULT_BLOCK_SIZE     16
+#define DEFAULT_SEQS           128
+#define DEFAULT_BATCHED_TOKENS 2048
+#define MAX_BLOCKS             (1 << 24)
+
+static pgd_status check_range(const char *key, int32_t value, int32_t low, int32_t high) {
+    if (value < low || value > high) {
+        return pgd_fail(PGD_OUT_OF_RANGE, "%s is %d; %d to %d is allowed", key, value, low, high);
+    }
+    return PGD_OK;
+}
+
+static int32_t or_default(int32_t value, int32_t standard) {
+    return value != 0 ? value : standard;
+}
+
+static pgd_status read_kv_dtype(const char *text, int32_t *out) {
+    *out = PGD_DTYPE_NONE;
+    if (text == NULL || strcmp(text, "auto") == 0) {
+        return PGD_OK;
+    }
+    static const int32_t known[] = {PGD_F32, PGD_BF16, PGD_F16};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(text, pgd_dtype_name(known[i])) == 0) {
+            *out = known[i];
+            return PGD_OK;
+        }
+    }
+    return pgd_fail(PGD_INVALID, "kv-cache-dtype is \"%s\"; auto, f32, bf16, f16 are allowed",
+                    text);
+}
+
+static pgd_status read_policy(const char *text, int32_t *out) {
+    *out = PGD_SCHED_FCFS;
+    if (text == NULL || strcmp(text, "fcfs") == 0) {
+        return PGD_OK;
+    }
+    if (strcmp(text, "priority") == 0) {
+        *out = PGD_SCHED_PRIORITY;
+        return PGD_OK;
+    }
+    return pgd_fail(PGD_INVALID, "scheduling-policy is \"%s\"; fcfs, priority are allowed", text);
+}
+
+// The longest sequence the model is meant for; dynamic NTK is made to go beyond its positions.
+static int32_t longest_of(const pgd_load_config *c) {
+    if (c->rope.kind != PGD_ROPE_DYNAMIC || c->rope.factor <= 1.0) {
+        return c->max_position;
+    }
+    double longest = (double)c->max_position * c->rope.factor;
+    return longest < PGD_LOAD_MAX_POSITION ? (int32_t)longest : PGD_LOAD_MAX_POSITION;
+}
+
+static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
+    engine_limits *l = &e->limits;
+    l->block_size = or_default(o->block_size, DEFAULT_BLOCK_SIZE);
+    l->max_num_seqs = or_default(o->max_num_seqs, DEFAULT_SEQS);
+    int32_t tokens = DEFAULT_BATCHED_TOKENS;
+    if (tokens < l->max_num_seqs) {
+        tokens = l->max_num_seqs;
+    }
+    l->max_num_batched_tokens = or_default(o->max_num_batched_tokens, tokens);
+    l->max_model_len = or_default(o->max_model_len, e->config->max_position);
+    l->long_prefill_token_threshold = o->long_prefill_token_threshold;
+    l->num_blocks = o->num_blocks;
+    l->keep_logits = o->keep_logits != 0;
+    l->no_prefix_caching = o->no_prefix_caching != 0;
+    l->no_chunked_prefill = o->no_chunked_prefill != 0;
+    l->no_reserve_full_prompt = o->no_reserve_full_prompt != 0;
+    l->watermark = o->watermark;
+    PGD_TRY(check_range("block-size", l->block_size, 1, 1024));
+    PGD_TRY(check_range("max-num-seqs", l->max_num_seqs, 1, 65536));
+    PGD_TRY(
+        check_range("max-num-batched-tokens", l->max_num_batched_tokens, l->max_num_seqs, 1 << 20));
+    PGD_TRY(check_range("max-model-len", l->max_model_len, 2, longest_of(e->config)));
+    if (o->num_blocks != 0) {
+        PGD_TRY(check_range("num-blocks", o->num_blocks, 2, MAX_BLOCKS));
+    }
+    PGD_TRY(read_policy(o->scheduling_policy, &l->policy));
+    return read_kv_dtype(o->kv_cache_dtype, &l->kv_dtype);
+}
+
+// "4GiB" or "50%" of what is free.
+static pgd_status read_budget(const char *text, uint64_t n_free, uint64_t *out) {
+    pgd_str s = pgd_str_of(text != NULL ? text : "90%");
+    double share = 0.0;
+    uint64_t bytes = 0;
+    if (pgd_str_ends(s, PGD_STR("%"))) {
+        pgd_str number = {s.ptr, s.len - 1};
+        if (pgd_str_to_f64(number, &share) && share > 0.0 && share <= 100.0) {
+            *out = (uint64_t)((double)n_free * (share / 100.0));
+            return PGD_OK;
+        }
+    } else if (pgd_str_to_bytes(s, &bytes) && bytes > 0) {
+        *out = bytes;
+        return PGD_OK;
+    }
+    return pgd_fail(PGD_INVALID,
+                    "memory is \"%s\"; bytes (4GiB, 500MB) or a share (1%% to 100%%) are allowed",
+                    text);
+}
+
+pgd_model_desc pgd_engine_model_desc(const pgd_engine *e, const pgd_load_plan *plan) {
+    return (pgd_model_desc){
+        .dev = e->dev,
+        .config = e->config,
+        .plan = plan,
+        .max_tokens = e->limits.max_num_batched_tokens,
+        .max_seqs = e->limits.max_num_seqs,
+        .max_model_len = e->limits.max_model_len,
+        .block_tokens = e->limits.block_size,
+        .kv_dtype = e->limits.kv_dtype,
+        .keep_logits = e->limits.keep_logits,
+    };
+}
+
+static pgd_status refuse(const pgd_engine *e, uint64_t budget, uint64_t fixed, uint64_t kv) {
+    return pgd_fail(PGD_OUT_OF_MEMORY,
+                    "the model does not fit on %s: weights %llu, activations %llu, scratch %llu, "
+                    "KV cache at least %llu, together %llu bytes; %llu are allowed (memory)",
+                    pgd_dev_uri(e->dev), (unsigned long long)e->needs.weight_bytes,
+                    (unsigned long long)e->needs.activation_bytes,
+                    (unsigned long long)e->needs.scratch_bytes, (unsigned long long)kv,
+                    (unsigned long long)(fixed + kv), (unsigned long long)budget);
+}
+
+static int32_t blocks_of(int32_t n_tokens, int32_t block_size) {
+    return (n_tokens + block_size - 1) / block_size;
+}
+
+// Blocks and length: what fits, what is useful, what was asked for.
+static pgd_status settle_kv(pgd_engine *e, const pgd_engine_options *o, uint64_t budget,
+                            uint64_t fixed) {
+    engine_limits *l = &e->limits;
+    uint64_t block = e->needs.kv_block_bytes;
+    uint64_t room = budget > fixed ? budget - fixed : 0;
+    uint64_t fit = block > 0 ? room / block : MAX_BLOCKS;
+    if (fixed >= budget || fit < 2) {
+        return refuse(e, budget, fixed, 2 * block);
+    }
+    if (o->num_blocks != 0 && (uint64_t)o->num_blocks > fit) {
+        return pgd_fail(PGD_OUT_OF_RANGE,
+                        "num-blocks is %d (%llu bytes a block); 2 to %llu fit into the memory left",
+                        o->num_blocks, (unsigned long long)block, (unsigned long long)fit);
+    }
+    if (o->num_blocks == 0) {
+        uint64_t useful =
+            (uint64_t)l->max_num_seqs * (uint64_t)blocks_of(l->max_model_len, l->block_size) + 1;
+        uint64_t n = fit < useful ? fit : useful;
+        l->num_blocks = n < MAX_BLOCKS ? (int32_t)n : MAX_BLOCKS;
+    }
+    int64_t longest = (int64_t)(l->num_blocks - 1) * l->block_size;
+    if (longest < l->max_model_len) {
+        if (o->max_model_len != 0) {
+            return pgd_fail(PGD_OUT_OF_RANGE,
+                            "max-model-len is %d; with %d blocks of %d tokens 2 to %lld is allowed",
+                            l->max_model_len, l->num_blocks, l->block_size, (long long)longest);
+        }
+        l->max_model_len = (int32_t)longest;
+        return check_range("max-model-len (clipped to the KV cache)", l->max_model_len, 2,
+                           e->config->max_position);
+    }
+    return PGD_OK;
+}
+
+pgd_status pgd_engine_plan(pgd_engine *e, const pgd_engine_options *o, const pgd_load_plan *plan) {
+    PGD_TRY(read_limits(e, o));
+    const pgd_model_desc desc = pgd_engine_model_desc(e, plan);
+    PGD_TRY(pgd_model_plan(&desc, &e->needs));
+    PGD_TRY(e->d->device->memory(e->d, &e->free_bytes, &e->total_bytes));
+    PGD_TRY(read_budget(o->memory, e->free_bytes, &e->budget_bytes));
+    const pgd_dev_batch_desc batch = {
+        .cap_tokens = e->limits.max_num_batched_tokens,
+        .cap_seqs = e->limits.max_num_seqs,
+        .cap_kv = e->limits.max_model_len,
+        .cap_blocks = blocks_of(e->limits.max_model_len, e->limits.block_size),
+    };
+    e->batch_bytes = pgd_dev_batch_bytes(&batch);
+    uint64_t fixed = e->needs.weight_bytes + e->needs.activation_bytes + e->needs.scratch_bytes +
+                     e->needs.kv_fixed_bytes + e->batch_bytes;
+    return settle_kv(e, o, e->budget_bytes, fixed);
+}

@@ -1,0 +1,248 @@
+// The tensors of a model folder (see weights.h).
+//
+//   folder -> files, each mapped and parsed -> one list of tensors, sorted by name
+//
+// A folder may hold other files with the same tensors under other names; with an index only what
+// its weight_map names is looked at.
+#include "load/weights.h"
+
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+#include "load/fields.h"
+#include "load/folder.h"
+#include "load/safetensors.h"
+#include "load/shards.h"
+#include "load/synthetic.h"
+#include "os/memory.h"
+
+#define INDEX_NAME  "model.safetensors.index.json"
+#define SINGLE_NAME "model.safetensors"
+
+typedef struct weight_file {
+    char *path;
+    pgd_os_map map;
+    pgd_load_safetensors parsed;
+} weight_file;
+
+struct pgd_load_weights {
+    weight_file *files;              // [n_files]
+    const pgd_load_tensor **tensors; // [n] sorted by name
+    uint32_t n_files;
+    uint32_t n;
+    uint64_t bytes;
+    pgd_load_synthetic *synthetic; // NULL: files
+};
+
+static pgd_status open_file(const char *folder, pgd_str name, weight_file *f) {
+    PGD_TRY(pgd_load_folder_join(folder, name, &f->path));
+    PGD_TRY(pgd_load_folder_map(f->path, 0, &f->map));
+    return pgd_load_safetensors_parse(f->map.ptr, f->map.bytes, f->path, &f->parsed);
+}
+
+static pgd_status alloc_lists(pgd_load_weights *w, uint32_t n_files, uint32_t n_tensors) {
+    if (w->files == NULL) {
+        w->files = pgd_mem_alloc(n_files, sizeof(w->files[0]));
+    }
+    if (w->tensors == NULL && n_tensors != 0) {
+        w->tensors = pgd_mem_alloc(n_tensors, sizeof(w->tensors[0]));
+    }
+    if (w->files == NULL || (n_tensors != 0 && w->tensors == NULL)) {
+        return pgd_fail(PGD_OUT_OF_MEMORY, "no memory for the list of weights");
+    }
+    return PGD_OK;
+}
+
+static void add_tensor(pgd_load_weights *w, const pgd_load_tensor *t) {
+    w->tensors[w->n++] = t;
+    w->bytes += t->bytes;
+}
+
+static pgd_status open_single(const char *folder, pgd_load_weights *w) {
+    PGD_TRY(alloc_lists(w, 1, 0));
+    w->n_files = 1;
+    PGD_TRY(open_file(folder, PGD_STR(SINGLE_NAME), &w->files[0]));
+    const pgd_load_safetensors *s = &w->files[0].parsed;
+    PGD_TRY(alloc_lists(w, 1, s->n));
+    for (uint32_t i = 0; i < s->n; i++) {
+        add_tensor(w, s->by_name[i]);
+    }
+    return PGD_OK;
+}
+
+static int by_name(const void *left, const void *right) {
+    const pgd_load_tensor *const *a = left;
+    const pgd_load_tensor *const *b = right;
+    return pgd_load_safetensors_compare((*a)->name, (*b)->name);
+}
+
+// Opens the shards in the order of their names and picks the tensors that the index names.
+static pgd_status open_listed(const char *folder, const char *index, const pgd_load_shards *s,
+                              pgd_load_weights *w) {
+    PGD_TRY(alloc_lists(w, s->n_files, s->n));
+    for (uint32_t i = 0; i < s->n; i++) {
+        const pgd_load_shard_entry *e = &s->entries[i];
+        if (i == 0 || !pgd_str_equal(s->entries[i - 1].file, e->file)) {
+            w->n_files++;
+            pgd_status status = open_file(folder, e->file, &w->files[w->n_files - 1]);
+            if (status != PGD_OK) {
+                return pgd_fail_note(status, "while opening a file that %s names", index);
+            }
+        }
+        const weight_file *f = &w->files[w->n_files - 1];
+        const pgd_load_tensor *t = pgd_load_safetensors_find(&f->parsed, e->tensor);
+        if (t == NULL) {
+            return pgd_fail(PGD_DATA_LOSS, "%s: no tensor \"%.*s\" in it, though %s says so",
+                            f->path, PGD_LOAD_SHOW(e->tensor), index);
+        }
+        add_tensor(w, t);
+    }
+    qsort(w->tensors, w->n, sizeof(w->tensors[0]), by_name);
+    return PGD_OK;
+}
+
+static pgd_status open_sharded(const char *folder, const char *index, pgd_load_weights *w) {
+    pgd_os_map map = {0};
+    pgd_load_shards shards = {0};
+    PGD_TRY(pgd_load_folder_map(index, PGD_LOAD_MAX_INDEX_BYTES, &map));
+    pgd_status status = pgd_load_shards_parse(pgd_load_folder_text(&map), index, &shards);
+    if (status == PGD_OK) {
+        status = open_listed(folder, index, &shards, w);
+    }
+    pgd_load_shards_free(&shards);
+    pgd_os_unmap(&map);
+    return status;
+}
+
+static pgd_status kind_in(const char *folder, pgd_str name, int32_t *out) {
+    char *path = NULL;
+    PGD_TRY(pgd_load_folder_join(folder, name, &path));
+    *out = pgd_os_kind(path, NULL);
+    pgd_mem_free(path);
+    return PGD_OK;
+}
+
+static pgd_status no_weights(const char *folder) {
+    int32_t pickle = PGD_OS_NONE;
+    int32_t pickle_index = PGD_OS_NONE;
+    PGD_TRY(kind_in(folder, PGD_STR("pytorch_model.bin"), &pickle));
+    PGD_TRY(kind_in(folder, PGD_STR("pytorch_model.bin.index.json"), &pickle_index));
+    if (pickle != PGD_OS_NONE || pickle_index != PGD_OS_NONE) {
+        return pgd_fail(PGD_UNSUPPORTED,
+                        "%s: the weights are pytorch_model.bin, a format that can run code; "
+                        "" SINGLE_NAME " or " INDEX_NAME " is needed",
+                        folder);
+    }
+    return pgd_fail(PGD_NOT_FOUND, "%s: no weights; " SINGLE_NAME " or " INDEX_NAME " is needed",
+                    folder);
+}
+
+static pgd_status open_folder(const char *folder, pgd_load_weights *w) {
+    int32_t single = PGD_OS_NONE;
+    char *index = NULL;
+    PGD_TRY(pgd_load_folder_join(folder, PGD_STR(INDEX_NAME), &index));
+    if (pgd_os_kind(index, NULL) != PGD_OS_NONE) {
+        pgd_status status = open_sharded(folder, index, w);
+        pgd_mem_free(index);
+        return status;
+    }
+    pgd_mem_free(index);
+    PGD_TRY(kind_in(folder, PGD_STR(SINGLE_NAME), &single));
+    return single != PGD_OS_NONE ? open_single(folder, w) : no_weights(folder);
+}
+
+static pgd_status open_synthetic(const char *name, pgd_load_weights *w) {
+    PGD_TRY(pgd_load_synthetic_create(name, &w->synthetic));
+    uint32_t n = pgd_load_synthetic_count(w->synthetic);
+    PGD_TRY(alloc_lists(w, 1, n));
+    for (uint32_t i = 0; i < n; i++) {
+        add_tensor(w, pgd_load_synthetic_get(w->synthetic, i));
+    }
+    qsort(w->tensors, w->n, sizeof(w->tensors[0]), by_name);
+    return PGD_OK;
+}
+
+pgd_status pgd_load_weights_open(const char *folder, pgd_load_weights **out) {
+    *out = NULL;
+    pgd_load_weights *w = pgd_mem_alloc(1, sizeof(*w));
+    if (w == NULL) {
+        return PGD_MEM_FAIL("the weights", sizeof(*w));
+    }
+    pgd_status status =
+        pgd_load_synthetic_is(folder) ? open_synthetic(folder, w) : open_folder(folder, w);
+    if (status != PGD_OK) {
+        pgd_load_weights_close(w);
+        return status;
+    }
+    *out = w;
+    return PGD_OK;
+}
+
+void pgd_load_weights_close(pgd_load_weights *w) {
+    if (w == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < w->n_files; i++) {
+        pgd_load_safetensors_free(&w->files[i].parsed);
+        pgd_os_unmap(&w->files[i].map);
+        pgd_mem_free(w->files[i].path);
+    }
+    pgd_load_synthetic_destroy(w->synthetic);
+    pgd_mem_free(w->tensors);
+    pgd_mem_free(w->files);
+    pgd_mem_free(w);
+}
+
+const pgd_load_tensor *pgd_load_weights_find(const pgd_load_weights *w, const char *name) {
+    pgd_str wanted = pgd_str_of(name);
+    uint32_t low = 0;
+    uint32_t high = w->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int32_t order = pgd_load_safetensors_compare(w->tensors[middle]->name, wanted);
+        if (order == 0) {
+            return w->tensors[middle];
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}
+
+uint32_t pgd_load_weights_count(const pgd_load_weights *w) {
+    return w->n;
+}
+
+const pgd_load_tensor *pgd_load_weights_get(const pgd_load_weights *w, uint32_t i) {
+    return i < w->n ? w->tensors[i] : NULL;
+}
+
+uint64_t pgd_load_weights_bytes(const pgd_load_weights *w) {
+    return w->bytes;
+}
+
+void pgd_load_weights_take(const pgd_load_weights *w, const void *ptr) {
+    if (w->synthetic != NULL) {
+        pgd_load_synthetic_fill(w->synthetic, ptr);
+    }
+}
+
+// Only bytes inside a mapped file: a copy of a tensor is not given back here.
+void pgd_load_weights_give(const pgd_load_weights *w, const void *ptr, uint64_t bytes) {
+    if (w->synthetic != NULL) {
+        pgd_load_synthetic_drop(w->synthetic, ptr);
+        return;
+    }
+    uintptr_t at = (uintptr_t)ptr;
+    for (uint32_t i = 0; i < w->n_files; i++) {
+        uintptr_t first = (uintptr_t)w->files[i].map.ptr;
+        if (at >= first && at - first < w->files[i].map.bytes) {
+            pgd_os_memory_drop(ptr, bytes);
+            return;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+// What the files of the model room share: the model's parts and its prebuilt arguments.
+#ifndef PGD_MODEL_INNER_H
+#define PGD_MODEL_INNER_H
+
+#include "model/model.h"
+
+// Activations at fixed addresses, one buffer each. Shapes: T = max_tokens, R = max_seqs.
+//   X(name, rows, columns, dtype)
+#define PGD_MODEL_ACTIVATIONS(X)           \
+    X(residual, T, hidden, residual_dtype) \
+    X(normed, T, hidden, act_dtype)        \
+    X(qkv, T, qkv, act_dtype)              \
+    X(attn, T, attn, act_dtype)            \
+    X(gate_up, T, gate_up, act_dtype)      \
+    X(act, T, intermediate, act_dtype)     \
+    X(out, R, hidden, residual_dtype)      \
+    X(out_normed, R, hidden, act_dtype)    \
+    X(logits, R, vocab, PGD_F32)           \
+    X(ids, R, 1, PGD_I32)
+
+enum {
+#define PGD_MODEL_ENUM(name, rows, columns, dtype) PGD_MODEL_##name,
+    PGD_MODEL_ACTIVATIONS(PGD_MODEL_ENUM)
+#undef PGD_MODEL_ENUM
+        PGD_MODEL_N_ACTIVATIONS
+};
+
+// A weight and the memory its bytes live in.
+typedef struct pgd_model_weight {
+    pgd_weight *handle;
+    pgd_buffer *buffer;
+} pgd_model_weight;
+
+typedef struct pgd_model_layer {
+    pgd_qkv_rope_write_args qkv;
+    pgd_attn_args attn;
+    pgd_gemm_args o;
+    pgd_gate_up_args gate_up;
+    pgd_gemm_args down;
+} pgd_model_layer;
+
+struct pgd_model {
+    pgd_model_desc desc; // config and plan are read in create and bind only
+    const pgd_device *d;
+    const pgd_batch *batch;
+    int32_t n_layers;
+    int32_t n_weights;
+    int32_t act_dtype;
+    int32_t residual_dtype;
+    pgd_model_weight *weights; // in the order of the plan's matrices
+    pgd_tensor activations[PGD_MODEL_N_ACTIVATIONS];
+    pgd_buffer *vectors; // norm weights and biases, f32, one after the other
+    pgd_buffer *table;   // rope
+    pgd_tensor rope;
+    pgd_kv *kv;
+    pgd_buffer *kv_memory;
+    pgd_kv_desc kv_desc;
+    uint64_t kv_bytes;
+    pgd_embed_args embed;
+    pgd_attn_args attn_plan;
+    pgd_model_layer *layers;
+    pgd_gather_rows_args gather;
+    pgd_head_sample_args head;
+    pgd_graph *graphs[2]; // steps without and with output rows; NULL: run eagerly
+};
+
+// create.c: a model without memory on the device: shapes and dtypes only.
+pgd_status pgd_model_shell(const pgd_model_desc *desc, const pgd_batch *batch,
+                           pgd_model **out) PGD_MUST_USE;
+
+// llama.c: builds the arguments over the model's addresses (handles and buffers may still be NULL:
+// then only shapes are set, which is what planning needs).
+pgd_status pgd_model_llama_args(pgd_model *m) PGD_MUST_USE;
+// Calls the operations of a step in order; n_out 0 skips the head.
+pgd_status pgd_model_llama_run(const pgd_model *m, const pgd_exec *x, int32_t n_out) PGD_MUST_USE;
+
+// memory.c
+pgd_weight_desc pgd_model_weight_desc(const pgd_model *m, const pgd_load_matrix *matrix);
+// Sets shapes, dtypes and strides of all activations, without buffers; returns their bytes.
+uint64_t pgd_model_shape_activations(pgd_model *m);
+// The view of a norm weight or bias; rank 0 when the model has none.
+pgd_tensor pgd_model_vector(const pgd_model *m, int32_t kind, int32_t layer);
+pgd_weight *pgd_model_handle(const pgd_model *m, int32_t role, int32_t layer);
+uint64_t pgd_model_vector_bytes(const pgd_model *m);
+uint64_t pgd_model_table_bytes(const pgd_model *m); // of the rope table
+void pgd_model_kv_desc(pgd_model *m);
+// plan.c: the queries of every operation of the model, for pgd_dev_plan.
+pgd_status pgd_model_queries(const pgd_model *m, pgd_query **out, pgd_weight_desc **out_descs,
+                             uint32_t *out_n) PGD_MUST_USE;
+
+#endif

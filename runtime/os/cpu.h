@@ -1,0 +1,13 @@
+// What of the machine this process may use.
+#ifndef PGD_OS_CPU_H
+#define PGD_OS_CPU_H
+
+#include <stdint.h>
+
+// Cores in the affinity mask, clipped by the cgroup's cpu quota (rounded up), at least 1.
+uint32_t pgd_os_cpu_count(void);
+// Physical memory in bytes: all and what is available, clipped by the cgroup's limit; 0 = unknown.
+uint64_t pgd_os_memory_total(void);
+uint64_t pgd_os_memory_available(void);
+
+#endif

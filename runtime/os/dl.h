@@ -1,0 +1,16 @@
+// Shared libraries: RTLD_NOW | RTLD_LOCAL, absolute paths only, never closed.
+#ifndef PGD_OS_DL_H
+#define PGD_OS_DL_H
+
+#include <stddef.h>
+
+#include <pagoda/status.h>
+
+// UNAVAILABLE with the loader's reason in why[cap]; INVALID if path is not absolute.
+pgd_status pgd_os_dl_open(const char *path, void **out, char *why, size_t cap) PGD_MUST_USE;
+// NOT_FOUND when there is no such symbol.
+pgd_status pgd_os_dl_symbol(void *lib, const char *name, void **out) PGD_MUST_USE;
+// Path of the library or program that holds an address.
+pgd_status pgd_os_dl_path_of(const void *address, char *out, size_t cap) PGD_MUST_USE;
+
+#endif

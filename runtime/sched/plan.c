@@ -1,0 +1,202 @@
+// Planning of a step: running sequences, then the queue, then the order of rows. See sched.h.
+#include "sched/inner.h"
+
+static int32_t min_i32(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
+// Takes out what was cancelled since the last plan; the rest waits for the next one.
+static void sweep(pgd_sched *s, seq_list *list) {
+    for (pgd_seq *seq = list->head, *next; seq != NULL && s->n_cancelled > 0; seq = next) {
+        next = seq->next;
+        if (seq->cancelled && s->finished.n < s->config.max_num_seqs) {
+            pgd_sched_end(s, seq, PGD_FINISH_ABORT);
+        }
+    }
+}
+
+// Tokens of one sequence in a step before the budget is looked at.
+static int32_t below_threshold(const pgd_sched *s, int32_t n) {
+    int32_t most = s->config.long_prefill_token_threshold;
+    return most > 0 && n > most ? most : n;
+}
+
+static void add_row(pgd_step *step, pgd_seq *seq, int32_t n_tokens) {
+    seq->row = step->n_rows;
+    int32_t last = seq->computed + n_tokens == seq->n_tokens;
+    int32_t decode = n_tokens == 1 && last && seq->n_tokens > seq->n_prompt;
+    step->rows[step->n_rows++] = (pgd_step_row){
+        .seq = seq,
+        .start = seq->computed,
+        .n_tokens = n_tokens,
+        .kind = decode ? PGD_ROW_DECODE : PGD_ROW_PREFILL,
+        .gives = last,
+        .out = -1,
+    };
+}
+
+static void remove_row(pgd_step *step, int32_t row) {
+    step->rows[row].seq->row = -1;
+    step->n_rows--;
+    for (int32_t i = row; i < step->n_rows; i++) {
+        step->rows[i] = step->rows[i + 1];
+        step->rows[i].seq->row = i;
+    }
+}
+
+static pgd_seq *choose_victim(const pgd_sched *s) {
+    pgd_seq *victim = s->running.tail;
+    if (s->config.policy == PGD_SCHED_PRIORITY) {
+        for (pgd_seq *seq = s->running.head; seq != NULL; seq = seq->next) {
+            victim = pgd_sched_before(victim, seq) ? seq : victim;
+        }
+    }
+    return victim;
+}
+
+// Preempts a victim; the tokens it was to run in this step go back to the budget.
+static pgd_seq *preempt_one(pgd_sched *s, pgd_step *step, int32_t *budget) {
+    pgd_seq *victim = choose_victim(s);
+    if (victim->row >= 0) {
+        const pgd_step_row *row = &step->rows[victim->row];
+        *budget += row->n_tokens;
+        pgd_kv_cache_forget(s->cache, victim, row->start);
+        remove_row(step, victim->row);
+    }
+    pgd_sched_preempt(s, victim);
+    return victim;
+}
+
+// Plans the running sequences; returns the budget left.
+static int32_t plan_running(pgd_sched *s, pgd_step *step, int32_t budget) {
+    pgd_seq *seq = s->running.head;
+    while (seq != NULL && budget > 0) {
+        int32_t n = min_i32(below_threshold(s, seq->n_tokens - seq->computed), budget);
+        while (!pgd_kv_cache_grow(s->cache, seq, n)) {
+            if (preempt_one(s, step, &budget) == seq) {
+                return budget;
+            }
+        }
+        add_row(step, seq, n);
+        budget -= n;
+        seq = seq->next;
+    }
+    return budget;
+}
+
+// The prefix cache is asked about prompts once, however often a sequence is admitted.
+static void count_admission(pgd_sched *s, pgd_seq *seq, int32_t n_hit) {
+    if (seq->cached_tokens >= 0) {
+        s->resumed.items[s->resumed.n++] = seq;
+        return;
+    }
+    seq->cached_tokens = n_hit;
+    s->admitted.items[s->admitted.n++] = seq;
+    if (pgd_kv_cache_shares(s->cache) && !seq->skip_cache) {
+        s->stats.n_lookups++;
+        s->stats.n_asked += (uint64_t)seq->n_prompt;
+        s->stats.n_hit += (uint64_t)n_hit;
+    }
+}
+
+// Admits the head of the queue; returns its tokens in this step, 0 = admission stops.
+static int32_t admit_head(pgd_sched *s, pgd_step *step, int32_t budget) {
+    pgd_seq *seq = s->waiting.head;
+    int32_t n_hit = pgd_kv_cache_match(s->cache, seq);
+    int32_t n = below_threshold(s, seq->n_tokens - n_hit);
+    if (s->config.no_chunked_prefill && n > budget) {
+        return 0;
+    }
+    n = min_i32(n, budget);
+    const pgd_kv_admission a = {
+        .n_hit = n_hit,
+        .n_new = n,
+        .n_reserve = s->config.no_reserve_full_prompt ? 0 : seq->n_tokens,
+        .headroom = s->running.n > 0 ? s->headroom : 0,
+    };
+    if (!pgd_kv_cache_admit(s->cache, seq, &a)) {
+        return 0;
+    }
+    pgd_sched_remove(&s->waiting, seq);
+    pgd_sched_push_tail(&s->running, seq);
+    seq->state = PGD_SEQ_RUNNING;
+    seq->slot = s->free_slots[--s->n_free_slots];
+    seq->computed = n_hit;
+    count_admission(s, seq, n_hit);
+    add_row(step, seq, n);
+    return n;
+}
+
+static void plan_waiting(pgd_sched *s, pgd_step *step, int32_t budget) {
+    while (budget > 0 && s->waiting.head != NULL && s->n_free_slots > 0) {
+        int32_t n = admit_head(s, step, budget);
+        if (n == 0) {
+            return;
+        }
+        budget -= n;
+    }
+}
+
+// Stable partition: decode rows first, then the others; outputs are numbered in that order.
+// Sequences know their row, so rows are moved to their places in cycles of swaps.
+static void order_rows(pgd_sched *s, pgd_step *step) {
+    int32_t n_decode = 0;
+    for (int32_t i = 0; i < step->n_rows; i++) {
+        n_decode += step->rows[i].kind == PGD_ROW_DECODE;
+    }
+    int32_t decode = 0;
+    int32_t prefill = n_decode;
+    for (int32_t i = 0; i < step->n_rows; i++) {
+        step->rows[i].turn = i;
+        step->rows[i].seq->row = -1;
+        s->turns[i] = step->rows[i].kind == PGD_ROW_DECODE ? decode++ : prefill++;
+    }
+    step->n_decode = n_decode;
+    for (int32_t i = 0; i < step->n_rows; i++) {
+        for (int32_t to = s->turns[step->rows[i].turn]; to != i;
+             to = s->turns[step->rows[i].turn]) {
+            pgd_step_row row = step->rows[to];
+            step->rows[to] = step->rows[i];
+            step->rows[i] = row;
+        }
+    }
+}
+
+static void close_step(pgd_sched *s, pgd_step *step) {
+    for (int32_t i = 0; i < step->n_rows; i++) {
+        pgd_step_row *row = &step->rows[i];
+        row->out = row->gives ? step->n_out++ : -1;
+        step->n_tokens += row->n_tokens;
+        row->seq->computed += row->n_tokens;
+    }
+    step->turns = s->turns;
+    step->n_finished = s->finished.n;
+    step->n_preempted = s->preempted.n;
+    step->n_admitted = s->admitted.n;
+    step->n_resumed = s->resumed.n;
+    step->finished = s->finished.items;
+    step->preempted = s->preempted.items;
+    step->admitted = s->admitted.items;
+    step->resumed = s->resumed.items;
+    s->closed = 1;
+}
+
+void pgd_sched_plan(pgd_sched *s, pgd_step *step) {
+    pgd_sched_open_step(s);
+    step->number++;
+    step->n_rows = 0;
+    step->n_tokens = 0;
+    step->n_decode = 0;
+    step->n_out = 0;
+    if (s->n_cancelled > 0) {
+        sweep(s, &s->running);
+        sweep(s, &s->waiting);
+    }
+    int32_t n_preempted = s->preempted.n;
+    int32_t budget = plan_running(s, step, s->config.max_num_batched_tokens);
+    if (s->preempted.n == n_preempted) {
+        plan_waiting(s, step, budget);
+    }
+    order_rows(s, step);
+    close_step(s, step);
+}

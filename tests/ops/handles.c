@@ -1,0 +1,308 @@
+// The weight and the cache of a case.
+#include "ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+// ---- weight ------------------------------------------------------------------------------------
+
+// One stored matrix of random numbers, larger than its slice on every side.
+static void make_part(ops_fixture *f, int32_t i, int64_t rows) {
+    const size_t e = pgd_dtype_bytes(f->weight_desc.dtype);
+    pgd_weight_part *p = &f->parts[i];
+    const double scale = 1 / sqrt((double)f->weight_desc.k);
+    int64_t j;
+    p->row_start = ops_between(&f->rng, 0, 2);
+    p->row_count = rows;
+    p->rows = p->row_start + rows + ops_between(&f->rng, 0, 2);
+    p->col_start = ops_between(&f->rng, 0, 1) * 3;
+    p->col_count = f->weight_desc.k;
+    p->cols = p->col_start + p->col_count + ops_between(&f->rng, 0, 1) * 5;
+    p->data.bytes = (uint64_t)(p->rows * p->cols) * e;
+    f->part_rows[i] = malloc(p->data.bytes > 0 ? p->data.bytes : 1);
+    p->data.ptr = f->part_rows[i];
+    if (p->data.ptr == NULL) {
+        f->broken = 1;
+        return;
+    }
+    for (j = 0; j < p->rows * p->cols; j++) {
+        pgd_ref_store(f->weight_desc.dtype, f->part_rows[i], j, scale * ops_normal(&f->rng));
+    }
+}
+
+void ops_weight(ops_fixture *f, uint32_t uses, int32_t dtype, int32_t act_dtype, int64_t n,
+                int64_t k, int32_t n_parts, int64_t max_rows) {
+    void *joined;
+    int64_t left = n;
+    int32_t i;
+    if (f->broken) {
+        return;
+    }
+    f->weight_desc = (pgd_weight_desc){.size = sizeof(pgd_weight_desc),
+                                       .uses = uses,
+                                       .dtype = dtype,
+                                       .act_dtype = act_dtype,
+                                       .n_parts = (uint32_t)n_parts,
+                                       .part_stride = sizeof(pgd_weight_part),
+                                       .n = n,
+                                       .k = k,
+                                       .max_rows = max_rows > 0 ? max_rows : 1,
+                                       .parts = f->parts,
+                                       .name = "test.weight"};
+    for (i = 0; i < n_parts && !f->broken; i++) {
+        int64_t rows = i == n_parts - 1 ? left : n / n_parts;
+        make_part(f, i, rows);
+        left -= rows;
+    }
+    joined = malloc((size_t)(n * k) * pgd_dtype_bytes(dtype) + 1);
+    if (f->broken || joined == NULL || pgd_ref_weight_join(&f->weight_desc, joined) != PGD_OK) {
+        ops_fail(f, "the reference cannot join the weight");
+        f->broken = 1;
+        free(joined);
+        return;
+    }
+    f->ref_weight =
+        (pgd_ref_weight){.dtype = dtype, .act_dtype = act_dtype, .n = n, .k = k, .rows = joined};
+    f->weight[OPS_HOST] = (pgd_weight *)&f->ref_weight;
+}
+
+static pgd_status prepare_weight(ops_fixture *f) {
+    pgd_weight_plan plan = {.size = sizeof(plan)};
+    pgd_buffer_desc desc = {.size = sizeof(desc), .use = PGD_USE_WEIGHTS};
+    pgd_range dst = {0}, scratch = {0};
+    pgd_status code;
+    PGD_TRY(f->d->weight->plan(f->d, &f->weight_desc, &plan));
+    desc.bytes = plan.bytes > 0 ? plan.bytes : 1;
+    desc.align = plan.align;
+    PGD_TRY(f->d->memory->create(f->d, &desc, &f->weight_buffer));
+    dst = (pgd_range){f->weight_buffer, 0, plan.bytes};
+    if (plan.scratch > 0) {
+        desc = (pgd_buffer_desc){.size = sizeof(desc), .bytes = plan.scratch};
+        PGD_TRY(f->d->memory->create(f->d, &desc, &scratch.buffer));
+        scratch.bytes = plan.scratch;
+    }
+    code =
+        f->d->weight->prepare(f->d, f->queue, &f->weight_desc, &dst, &scratch, &f->weight[OPS_DEV]);
+    ops_drain(f);
+    f->d->memory->destroy(f->d, scratch.buffer);
+    return code;
+}
+
+// ---- cache -------------------------------------------------------------------------------------
+
+static uint64_t cache_bytes(const ops_fixture *f) {
+    return pgd_ref_kv_block_bytes(&f->kv_desc) * (uint64_t)f->n_blocks;
+}
+
+int64_t ops_cache_slot(const ops_fixture *f, int32_t slot, int32_t j) {
+    const pgd_batch *b = &f->batch[OPS_HOST];
+    const int32_t *table = ops_array(f, b->block_table[0]);
+    int64_t block = table[slot * b->cap_blocks[0] + j / f->block_tokens];
+    return block * f->block_tokens + j % f->block_tokens;
+}
+
+// Random keys and values of every sequence up to its kv_len.
+static void fill_sequences(ops_fixture *f) {
+    const pgd_batch *b = &f->batch[OPS_HOST];
+    const pgd_batch_head *head = ops_array(f, 0);
+    const int32_t *len = ops_array(f, b->kv_len), *slot = ops_array(f, b->seq_slot);
+    const int64_t n = (int64_t)f->kv_desc.heads * f->kv_desc.k_dim;
+    int32_t s, layer, which, j;
+    int64_t i;
+    for (s = 0; s < head->n_seqs; s++) {
+        for (j = 0; j < len[s]; j++) {
+            const int64_t at = ops_cache_slot(f, slot[s], j);
+            for (layer = 0; layer < f->kv_desc.layers; layer++) {
+                for (which = 0; which < 2; which++) {
+                    unsigned char *row = pgd_ref_kv_row(&f->ref_kv, layer, which, at);
+                    for (i = 0; i < n; i++) {
+                        pgd_ref_store(f->kv_desc.k_dtype, row, i, ops_normal(&f->rng));
+                    }
+                }
+            }
+        }
+    }
+}
+
+void ops_cache(ops_fixture *f, int32_t dtype, int32_t layers, int32_t heads, int32_t dim,
+               int32_t window, int32_t loaded) {
+    const pgd_batch *b = &f->batch[OPS_HOST];
+    uint64_t i, n;
+    if (f->broken) {
+        return;
+    }
+    f->kv_desc = (pgd_kv_desc){.size = sizeof(pgd_kv_desc),
+                               .layers = layers,
+                               .heads = heads,
+                               .k_dim = dim,
+                               .v_dim = dim,
+                               .k_dtype = dtype,
+                               .v_dtype = dtype,
+                               .block_tokens = f->block_tokens,
+                               .window = window};
+    f->ref_kv = (pgd_ref_kv){.desc = f->kv_desc, .n_blocks = f->n_blocks};
+    f->ref_kv.mem = calloc(1, cache_bytes(f));
+    if (f->ref_kv.mem == NULL || b->mirror == NULL) {
+        f->broken = 1;
+        return;
+    }
+    f->kv[OPS_HOST] = (pgd_kv *)&f->ref_kv;
+    f->kv_loaded = loaded;
+    if (loaded) {
+        n = cache_bytes(f) / pgd_dtype_bytes(dtype);
+        for (i = 0; i < n; i++) {
+            pgd_ref_store(dtype, f->ref_kv.mem, (int64_t)i, NAN);
+        }
+        fill_sequences(f);
+    }
+}
+
+// Between the canonical image of all blocks and the reference's cache.
+static void image_of(ops_fixture *f, unsigned char *image, int32_t to_image) {
+    const pgd_kv_desc *d = &f->kv_desc;
+    const uint64_t row = (uint64_t)d->heads * (uint64_t)d->k_dim * pgd_dtype_bytes(d->k_dtype);
+    const int32_t tokens = f->n_blocks * d->block_tokens;
+    int32_t layer, which, t;
+    for (layer = 0; layer < d->layers; layer++) {
+        for (which = 0; which < 2; which++) {
+            for (t = 0; t < tokens; t++, image += row) {
+                unsigned char *at = pgd_ref_kv_row(&f->ref_kv, layer, which, t);
+                memcpy(to_image ? image : at, to_image ? at : image, row);
+            }
+        }
+    }
+}
+
+// All blocks through read_blocks or write_blocks of the device.
+static pgd_status move_blocks(ops_fixture *f, unsigned char *image, int32_t write) {
+    const uint64_t bytes = cache_bytes(f);
+    int32_t ids[4096], i;
+    pgd_kv_image desc = {.size = sizeof(desc),
+                         .format = PGD_KV_CANONICAL,
+                         .dtype = f->kv_desc.k_dtype,
+                         .n_ids = f->n_blocks,
+                         .n_tokens = f->n_blocks * f->kv_desc.block_tokens,
+                         .ids = ids};
+    pgd_buffer_desc room = {.size = sizeof(room), .bytes = bytes};
+    pgd_status code;
+    for (i = 0; i < f->n_blocks; i++) {
+        ids[i] = i;
+    }
+    desc.mem.bytes = bytes;
+    PGD_TRY(f->d->memory->create(f->d, &room, &desc.mem.buffer));
+    if (write) {
+        ops_upload(f, desc.mem.buffer, 0, image, bytes);
+        code = f->d->kv->write_blocks(f->d, f->queue, f->kv[OPS_DEV], &desc);
+        ops_drain(f);
+    } else {
+        code = f->d->kv->read_blocks(f->d, f->queue, f->kv[OPS_DEV], &desc);
+        ops_download(f, image, desc.mem.buffer, 0, bytes);
+    }
+    f->d->memory->destroy(f->d, desc.mem.buffer);
+    return code;
+}
+
+// An image of the reference's cache (or zeros) into the device's, or the device's into the
+// reference's.
+enum { LOAD = 0, CLEAR = 1, ADOPT = 2 };
+
+static void move_cache(ops_fixture *f, int32_t what) {
+    unsigned char *image;
+    pgd_status code;
+    if (f->broken) {
+        return;
+    }
+    image = calloc(1, cache_bytes(f));
+    if (image == NULL) {
+        f->broken = 1;
+        return;
+    }
+    if (what == LOAD) {
+        image_of(f, image, 1);
+    }
+    code = move_blocks(f, image, what != ADOPT);
+    if (what == ADOPT) {
+        image_of(f, image, 0);
+    }
+    free(image);
+    if (code != PGD_OK) {
+        ops_fail(f, "the cache cannot be moved: %s", pgd_fail_last());
+        f->broken = 1;
+    }
+}
+
+void ops_cache_load(ops_fixture *f) {
+    move_cache(f, LOAD);
+}
+
+void ops_cache_clear(ops_fixture *f) {
+    move_cache(f, CLEAR);
+}
+
+void ops_cache_adopt(ops_fixture *f) {
+    move_cache(f, ADOPT);
+}
+
+void ops_compare_cache(ops_fixture *f, int32_t tolerance, int32_t narrowest) {
+    const int64_t width = (int64_t)f->kv_desc.heads * f->kv_desc.k_dim;
+    const size_t e = pgd_dtype_bytes(f->kv_desc.k_dtype);
+    unsigned char *want, *got;
+    if (f->broken) {
+        return;
+    }
+    want = malloc(cache_bytes(f));
+    got = calloc(1, cache_bytes(f));
+    if (want != NULL && got != NULL) {
+        image_of(f, want, 1);
+        if (move_blocks(f, got, 0) != PGD_OK) {
+            ops_fail(f, "read_blocks: %s", pgd_fail_last());
+        } else {
+            ops_compare_values(f, "cache", f->kv_desc.k_dtype, want, got,
+                               (int64_t)(cache_bytes(f) / e), width, tolerance, narrowest);
+        }
+    }
+    free(want);
+    free(got);
+}
+
+static pgd_status bind_cache(ops_fixture *f) {
+    pgd_kv_plan plan = {.size = sizeof(plan)};
+    pgd_buffer_desc desc = {.size = sizeof(desc), .use = PGD_USE_KV};
+    pgd_range mem = {0};
+    PGD_TRY(f->d->kv->plan(f->d, &f->kv_desc, &plan));
+    desc.bytes = plan.fixed_bytes + plan.block_bytes * (uint64_t)f->n_blocks;
+    desc.align = plan.align;
+    PGD_TRY(f->d->memory->create(f->d, &desc, &f->kv_buffer));
+    mem = (pgd_range){f->kv_buffer, 0, desc.bytes};
+    return f->d->kv->bind(f->d, &f->kv_desc, &plan, &mem, f->n_blocks, &f->kv[OPS_DEV]);
+}
+
+void ops_handles_ready(ops_fixture *f) {
+    if (!f->broken && f->weight[OPS_HOST] != NULL && prepare_weight(f) != PGD_OK) {
+        ops_fail(f, "the weight cannot be prepared: %s", pgd_fail_last());
+        f->broken = 1;
+    }
+    if (!f->broken && f->kv[OPS_HOST] != NULL && bind_cache(f) != PGD_OK) {
+        ops_fail(f, "the cache cannot be bound: %s", pgd_fail_last());
+        f->broken = 1;
+    }
+    if (!f->broken && f->kv_loaded) {
+        ops_cache_load(f);
+    }
+}
+
+void ops_handles_close(ops_fixture *f) {
+    int32_t i;
+    f->d->weight->destroy(f->d, f->weight[OPS_DEV]);
+    f->d->kv->destroy(f->d, f->kv[OPS_DEV]);
+    f->d->memory->destroy(f->d, f->weight_buffer);
+    f->d->memory->destroy(f->d, f->kv_buffer);
+    for (i = 0; i < 3; i++) {
+        free(f->part_rows[i]);
+    }
+    free((void *)(uintptr_t)f->ref_weight.rows);
+    free(f->ref_kv.mem);
+}
