@@ -185,7 +185,15 @@ typedef struct pgd_argmax_args {
 // words = (counter low, counter high, id / 4, 0), word id % 4 of the answer; kernels/ref/sample.c
 // defines the numbers to the bit. A row of NaN gives -1.
 //   logits [R, V] f32, may be changed; ids [R] i32
-//   logprobs [R, 1 + n] f32, top_ids [R, 1 + n] i32, state [rows, V] i32: absent in this version
+//   logprobs [R, 1 + n] f32, top_ids [R, 1 + n] i32, ranks [R] i32: of rows with LOGPROBS, from the
+//     logits before any step: column 0 is the token, columns 1 to n_logprobs the best, falling,
+//     lowest id first on a tie; ranks counts the tokens that are at least as probable as it.
+//     log p(i) = (l(i) - m) - log(sum of exp(l(j) - m)), m the largest; the rest stays unwritten.
+//   state [rows, V] i32: bit 30 = in the prompt, bits 0 to 29 = times in the output. A row with a
+//     state_row reads its penalties from there and, unless GIVEN, counts its token behind the draw.
+//     repetition r, of tokens in prompt or output: l > 0 ? l / r : l * r; then l -= frequency *
+//     count and l -= presence where count > 0. Rows of one state_row do not occur in one step.
+//   Absent tensors: rows that need them make the call UNSUPPORTED.
 typedef struct pgd_sample_args {
     PGD_ARGS_HEAD;
     pgd_tensor logits;
@@ -193,6 +201,7 @@ typedef struct pgd_sample_args {
     pgd_tensor logprobs;
     pgd_tensor top_ids;
     pgd_tensor state;
+    pgd_tensor ranks;
 } pgd_sample_args;
 
 // residual += x; out = rmsnorm(residual) * w.
@@ -258,7 +267,8 @@ typedef struct pgd_gate_up_args {
 typedef pgd_gemm_args pgd_gemm_add_args;
 
 // normed = rmsnorm(x) (if norm_w); logits = normed W^T; then sample.
-//   x, normed [R, H]; logits [R, V] f32, written when any row is not GREEDY or keep_logits is set
+//   x, normed [R, H]; logits [R, V] f32, promised only with keep_logits (before any step of
+//   sampling) or when a row asks for more than the largest logit
 typedef struct pgd_head_sample_args {
     PGD_ARGS_HEAD;
     pgd_weight *w; // [V, H], uses GEMM
@@ -267,9 +277,10 @@ typedef struct pgd_head_sample_args {
     pgd_tensor normed;
     pgd_tensor logits;
     pgd_tensor ids;
-    pgd_tensor logprobs; // absent in this version
+    pgd_tensor logprobs; // and the next three as in sample
     pgd_tensor top_ids;
     pgd_tensor state;
+    pgd_tensor ranks;
     float eps;
     int32_t keep_logits;
 } pgd_head_sample_args;
@@ -344,6 +355,7 @@ enum {
     X(sample, logprobs, OUT)       \
     X(sample, top_ids, OUT)        \
     X(sample, state, IO)           \
+    X(sample, ranks, OUT)          \
     X(add_rmsnorm, x, IN)          \
     X(add_rmsnorm, residual, IO)   \
     X(add_rmsnorm, w, IN)          \
@@ -379,7 +391,8 @@ enum {
     X(head_sample, ids, OUT)       \
     X(head_sample, logprobs, OUT)  \
     X(head_sample, top_ids, OUT)   \
-    X(head_sample, state, IO)
+    X(head_sample, state, IO)      \
+    X(head_sample, ranks, OUT)
 
 // The table of ops.
 struct pgd_ops {

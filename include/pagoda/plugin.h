@@ -24,7 +24,7 @@ extern "C" {
 #define PGD_ABI_MAJOR 0
 #define PGD_ABI_MINOR 1
 // First 64 bits of the SHA-256 of the layout snapshot (tests/abi/layout.txt).
-#define PGD_ABI_HASH UINT64_C(0x221f2d342235259e)
+#define PGD_ABI_HASH UINT64_C(0x75301da86f53fe5f)
 
 #define PGD_PLUGIN_ENTRY "pgd_plugin_v0"
 

@@ -134,11 +134,20 @@ typedef struct pgd_batch_head {
 } pgd_batch_head;
 
 enum {
-    PGD_SAMPLE_GREEDY = 1u << 0, // take the largest logit, lowest id on a tie
+    PGD_SAMPLE_GREEDY = 1u << 0,   // take the largest logit, lowest id on a tie
+    PGD_SAMPLE_LOGPROBS = 1u << 1, // log probabilities of the token and of the n_logprobs best
+    PGD_SAMPLE_GIVEN = 1u << 2,    // the token is `given`; nothing is drawn (prompt logprobs)
 };
 
+// One entry of the batch's bias array: add -INFINITY to forbid a token.
+typedef struct pgd_bias {
+    int32_t id;
+    float add;
+} pgd_bias;
+
 // Sampling parameters of one output row; rows lie `sampling_stride` bytes apart.
-// The order of the steps is: penalties, bias, mask, temperature, min_p, top_k, top_p, draw.
+// The order of the steps is: log probabilities of the logits as they are, mask, bias, penalties,
+// then the largest (GREEDY) or temperature, min_p, top_k, top_p, draw; last the count in `state`.
 typedef struct pgd_sampling {
     float temperature;  // > 0 unless GREEDY
     float top_p;        // 0 or 1 = off
@@ -155,7 +164,9 @@ typedef struct pgd_sampling {
     int32_t state_row;  // row of the token count state + 1, 0 = none
     int32_t bias_start; // first entry in the bias array
     int32_t bias_count;
-    int32_t n_logprobs; // top entries wanted beside the sampled one, 0 = none
+    int32_t n_logprobs; // with LOGPROBS: best entries wanted beside the token
+    int32_t given;      // with GIVEN: the token
+    int32_t reserved0;
 } pgd_sampling;
 
 // The batch: one block of i32 arrays on the device, laid out by the host, at fixed addresses.
@@ -189,14 +200,14 @@ typedef struct pgd_batch {
     uint64_t q_start;                     // [cap_seqs + 1] i32, first row of each sequence
     uint64_t kv_len;                      // [cap_seqs] i32, tokens in the cache after this step
     uint64_t out_rows;                    // [cap_out] i32, token rows that give logits
-    uint64_t out_slot;                    // [cap_out] i32, slot whose `last` gets the token
+    uint64_t out_slot;                    // [cap_out] i32, slot of `last` to write, -1 = none
     uint64_t seq_slot;                    // [cap_seqs] i32
     uint64_t adapter;                     // [cap_seqs] i32, 0 = none
     uint64_t sampling;                    // [cap_out] pgd_sampling
     uint64_t block_table[PGD_MAX_GROUPS]; // [cap_slots, cap_blocks[g]] i32, on the device only
     uint64_t slots[PGD_MAX_GROUPS];       // [cap_tokens] i32, block * block_tokens + offset
     uint64_t mask;                        // [rows, ceil(vocab / 32)] u32, bit 1 = allowed
-    uint64_t bias;                        // [entries] {i32 id, f32 add}
+    uint64_t bias;                        // [entries] pgd_bias
     uint64_t tree;                        // attention tree of drafts
     uint64_t last;                        // [cap_slots] i32, on the device only
     uint64_t sampled;                     // [cap_out] i32, on the device only
