@@ -216,7 +216,7 @@ static pgd_status check_penalties(const pgd_exec *x, const cpu_sample *c, int64_
                         (long long)r, (double)s->repetition, (double)s->presence,
                         (double)s->frequency, (int)s->state_row);
     }
-    if (s->state_row != 0 && c->state == NULL) {
+    if (s->state_row > 0 && c->state == NULL) {
         return CPU_FAIL(x->dev, PGD_UNSUPPORTED,
                         "sample: output %lld counts tokens, without state", (long long)r);
     }

@@ -51,7 +51,7 @@ static pgd_status check_penalties(const pgd_exec *x, const pgd_tensor *state, in
                             (long long)r, (double)s->repetition, (double)s->presence,
                             (double)s->frequency, (int)s->state_row);
     }
-    if (s->state_row != 0 && state->rank == 0) {
+    if (s->state_row > 0 && state->rank == 0) {
         return PGD_REF_FAIL(x, PGD_UNSUPPORTED, "sample: output %lld counts tokens, without state",
                             (long long)r);
     }
