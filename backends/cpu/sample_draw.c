@@ -125,7 +125,8 @@ static void keep_top_p(draw *d, float top_p) {
     uint64_t room = UINT64_MAX;
     for (;;) {
         uint64_t mass[PGD_CPU_BINS + 1] = {0};
-        row->k->f32_mass_bins(live.v, live.n, row->max, d->inverse, s.first, s.shift, mass);
+        row->k->f32_mass_bins(live.v, live.n, row->max, d->inverse, s.first, s.last,
+                              s.shift, mass);
         if (room == UINT64_MAX) {
             uint64_t sum = 0;
             for (uint32_t i = 0; i < PGD_CPU_BINS; i++) {

@@ -75,7 +75,7 @@ static void mass_is_close(void **state) {
                 shift++;
             }
             memset(bins, 0, sizeof(bins));
-            k->f32_mass_bins(x, n, max, 1.3, first, shift, bins);
+            k->f32_mass_bins(x, n, max, 1.3, first, key_of(max), shift, bins);
             for (int b = 0; b < PGD_CPU_BINS; b++) {
                 double want = 0;
                 double room = 0;
@@ -95,21 +95,29 @@ static void mass_is_close(void **state) {
 // lies outside of the bins is not in them.
 static void mass_of_the_odd_ones(void **state) {
     const float x[] = {-INFINITY, -1e30f, NAN, -NAN, 0.0f, -0.0f, INFINITY};
+    const float near[] = {-2.0f, -4.0f, 0.0f, 0.0f};
     uint64_t bins[PGD_CPU_BINS + 1];
     (void)state;
     FOR_EACH_ISA(k) {
         memset(bins, 0, sizeof(bins));
-        k->f32_mass_bins(x, 6, 0.0f, 1.0, 0, 22, bins);
+        k->f32_mass_bins(x, 6, 0.0f, 1.0, 0, UINT32_MAX, 22, bins);
         for (int b = 0; b < PGD_CPU_BINS; b++) {
             assert_true(bins[b] == (b == (int)(0x80000000u >> 22) ? UINT64_C(1) << 41 : 0));
         }
         memset(bins, 0, sizeof(bins));
-        k->f32_mass_bins(x, 6, 0.0f, 1.0, key_of(0.5f), 0, bins);
+        k->f32_mass_bins(x, 6, 0.0f, 1.0, key_of(0.5f), key_of(0.7f), 0, bins);
         for (int b = 0; b < PGD_CPU_BINS; b++) {
             assert_true(bins[b] == 0);
         }
+        // what is below the first key is no matter how wide the bins are
         memset(bins, 0, sizeof(bins));
-        k->f32_mass_bins(x, 7, INFINITY, 1.0, key_of(INFINITY), 0, bins);
+        k->f32_mass_bins(near, 4, 0.0f, 1.0, key_of(-1.68f), key_of(3.0f), 22, bins);
+        for (int b = 0; b < PGD_CPU_BINS; b++) {
+            assert_true(bins[b] == 0 || bins[b] == UINT64_C(1) << 41);
+        }
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(x, 7, INFINITY, 1.0, key_of(INFINITY), key_of(INFINITY),
+                         0, bins);
         assert_true(bins[0] == UINT64_C(1) << 40);
     }
 }
