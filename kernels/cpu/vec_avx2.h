@@ -105,6 +105,12 @@ typedef uint64_t vq __attribute__((vector_size(32)));
 VEC_INLINE vq q_mul(vq a, vq b) {
     return (vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);
 }
+VEC_INLINE vq q_zip_even(vq a, vq b) {
+    return (vq)_mm256_unpacklo_epi64((__m256i)a, (__m256i)b);
+}
+VEC_INLINE vq q_zip_odd(vq a, vq b) {
+    return (vq)_mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
+}
 VEC_INLINE uint32_t v_ge_bits(vf a, vf b) {
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ));
 }

@@ -93,6 +93,12 @@ typedef uint64_t vq __attribute__((vector_size(64)));
 VEC_INLINE vq q_mul(vq a, vq b) {
     return (vq)_mm512_mul_epu32((__m512i)a, (__m512i)b);
 }
+VEC_INLINE vq q_zip_even(vq a, vq b) {
+    return (vq)_mm512_unpacklo_epi64((__m512i)a, (__m512i)b);
+}
+VEC_INLINE vq q_zip_odd(vq a, vq b) {
+    return (vq)_mm512_unpackhi_epi64((__m512i)a, (__m512i)b);
+}
 VEC_INLINE uint32_t v_ge_bits(vf a, vf b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
 }
