@@ -124,7 +124,7 @@ bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w) {
 uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows) {
     uint64_t bytes = 0;
     if (w->act_dtype != PGD_BF16 ||
-        __builtin_mul_overflow((uint64_t)rows, 4 * (uint64_t)(w->k + w->k % 2), &bytes)) {
+        __builtin_mul_overflow((uint64_t)rows, 4 * (uint64_t)cpu_round_ld(w->k), &bytes)) {
         return 0;
     }
     return bytes;

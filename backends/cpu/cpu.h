@@ -168,6 +168,11 @@ bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w);
 // Part i of a desc; fields that a smaller caller does not have are zero.
 const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
                                        pgd_weight_part *local);
+// Elements from row to row of x rounded to bf16: room for a pair at the end of an odd k, and no
+// multiple of a page, whose lines would all fall into the same few places of a first cache.
+static inline int64_t cpu_round_ld(int64_t k) {
+    return (k + 31) / 32 * 32 + 32;
+}
 // Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype; 0 = not rounded.
 uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows);
 bool cpu_check_kv(cpu_check *c, const pgd_kv_desc *kv);
