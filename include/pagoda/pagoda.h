@@ -115,6 +115,8 @@ typedef struct pgd_engine_stats {
     int32_t num_blocks;  // that sequences can hold
     int32_t blocks_used; // that they hold, shared ones once
     int32_t step_tokens; // rows of the latest step
+    int32_t step_status; // what it returned, a pgd_status
+    uint32_t reserved0;
     uint64_t n_steps;
     uint64_t n_preemptions;
     uint64_t n_prompt_tokens;        // of prompts that were computed or read to their end
@@ -282,14 +284,55 @@ PGD_API pgd_status pgd_engine_generate(pgd_engine *engine, const pgd_request_des
                                        void (*on_done)(void *arg, size_t n_done, size_t n),
                                        void *arg, pgd_request **out) PGD_MUST_USE;
 
+// ---- an engine on a thread of its own ----------------------------------------------------------
+//
+//   any thread   submit, cancel, release  --inbox-->  engine thread: steps while there is work,
+//                                                     sleeps while there is none
+//   callbacks    on_text, on_delta        <---------  on the engine thread
+//
+// [any] marks what may be called from any thread, callbacks included unless said otherwise.
+
+typedef struct pgd_async pgd_async;
+
+// Starts the thread. Until destroy the engine belongs to it: of the functions above only
+// pgd_request_output and its like may be called, inside callbacks; those marked [any] everywhere.
+//   fails  PRECONDITION if the engine has requests, OUT_OF_MEMORY, UNAVAILABLE (no thread)
+PGD_API pgd_status pgd_async_create(pgd_engine *engine, pgd_async **out) PGD_MUST_USE;
+// Ends what runs with reason "abort" (its callbacks are called), then the thread. The engine, with
+// requests that were not released, is the caller's again. Not inside a callback; no other call is
+// under way. NULL is fine.
+PGD_API void pgd_async_destroy(pgd_async *async);
+
+// [any] Builds the request on the calling thread (tokenizing included) and hands it over. Each
+// request gets exactly one callback with `done`; desc->arg must live until then.
+//   fails  as pgd_engine_submit; UNAVAILABLE behind pgd_async_drain
+PGD_API pgd_status pgd_async_submit(pgd_async *async, const pgd_request_desc *desc,
+                                    pgd_request **out) PGD_MUST_USE;
+// [any] The request ends with reason "abort" before the next step; nothing if it has ended.
+PGD_API void pgd_async_cancel(pgd_async *async, pgd_request *request);
+// [any] Gives the handle back, once: the request is cancelled if need be, told so by its last
+// callback, and freed. Behind that callback and before the release pgd_request_output may be called
+// by the thread that releases it.
+PGD_API void pgd_async_release(pgd_async *async, pgd_request *request);
+// [any] Refuses further requests from now on and waits until all have ended. Not inside a callback.
+//   fails  TIMEOUT (UINT64_MAX = never)
+PGD_API pgd_status pgd_async_drain(pgd_async *async, uint64_t timeout_ns) PGD_MUST_USE;
+// [any] As they were behind the latest step; each number for itself is right.
+PGD_API void pgd_async_get_stats(const pgd_async *async, pgd_engine_stats *out);
+// [any] Runs fn on the engine thread between two steps, waits for it and returns what it returns,
+// its sentence included. Not inside a callback.
+//   fails  PRECONDITION on the engine thread
+PGD_API pgd_status pgd_async_call(pgd_async *async, pgd_status (*fn)(void *arg, pgd_engine *engine),
+                                  void *arg) PGD_MUST_USE;
+
 // ---- text --------------------------------------------------------------------------------------
 
-// Renders the model's chat template. messages: a JSON array of {"role", "content", ...}; tools: a
+// [any] Renders the model's chat template. messages: a JSON array of {"role", "content", ...}; tools: a
 // JSON array or NULL. *out is NUL-terminated, freed with pgd_free.
 //   fails  NOT_FOUND if the model has no template, INVALID with the template's or the JSON's reason
 PGD_API pgd_status pgd_engine_chat_prompt(const pgd_engine *engine, const char *messages,
                                           const char *tools, char **out) PGD_MUST_USE;
-// The sampling values of the model's generation_config.json, into a zeroed or partly set desc:
+// [any] The sampling values of the model's generation_config.json, into a zeroed or partly set desc:
 // temperature, top_p, top_k, min_p, repetition_penalty where the file gives them.
 PGD_API void pgd_engine_defaults(const pgd_engine *engine, pgd_request_desc *desc);
 PGD_API void pgd_free(void *ptr);

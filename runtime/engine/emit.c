@@ -90,6 +90,9 @@ void pgd_engine_end(engine_choice *c, int32_t finish, const char *error) {
     r->n_running--;
     r->engine->n_busy -= r->n_running == 0;
     pgd_engine_give(c);
+    if (r->n_running == 0 && r->engine->on_ended != NULL) {
+        r->engine->on_ended(r->engine->on_ended_arg, r);
+    }
 }
 
 // ---- log probabilities -------------------------------------------------------------------------

@@ -24,6 +24,8 @@
 #include "text/template.h"
 #include "text/tokenizer.h"
 
+#include <stdatomic.h>
+
 // The numbers an engine runs with, after defaults and clipping.
 typedef struct engine_limits {
     int32_t max_model_len;
@@ -79,6 +81,8 @@ struct pgd_engine {
     pgd_request *released; // to be freed when the step is over
     int32_t n_busy;        // requests that have not ended
     int32_t in_step;
+    void (*on_ended)(void *arg, pgd_request *r); // behind a request's last callback; may be NULL
+    void *on_ended_arg;
     uint64_t step_ns; // when the step began, and when its tokens were there
     uint64_t emit_ns;
     uint64_t step_allocations; // made while planning and enqueueing; stays 0
@@ -142,6 +146,10 @@ struct pgd_request {
     pgd_delta_fn on_delta;
     void *arg;
     uint64_t submitted_ns;
+    // async.c: what was asked of the engine thread and has not been read yet
+    _Atomic uint32_t mail;
+    int32_t to_release; // when it has ended
+    pgd_request *next_mail;
 };
 
 // engine.c, in the order of opening: options of any size into full ones; the device; the model's

@@ -113,6 +113,7 @@ pgd_status pgd_engine_step(pgd_engine *e) {
     e->in_step = 1;
     pgd_status status = one_step(e);
     e->in_step = 0;
+    e->stats.step_status = status;
     while (e->released != NULL) {
         pgd_request *r = e->released;
         e->released = r->next_released;
