@@ -31,13 +31,13 @@ static uint64_t mask_bytes(const pgd_dev_batch_desc *desc) {
 static uint64_t lay_out(const pgd_dev_batch_desc *desc, pgd_batch *v, uint64_t *out_fixed) {
     uint64_t tokens = (uint64_t)desc->cap_tokens;
     uint64_t seqs = (uint64_t)desc->cap_seqs;
-    uint64_t out = (uint64_t)desc->cap_out;
+    uint64_t out = (uint64_t)(desc->cap_out > 0 ? desc->cap_out : desc->cap_seqs);
     uint64_t end = sizeof(pgd_batch_head);
     *v = (pgd_batch){
         .size = sizeof(*v),
         .cap_tokens = desc->cap_tokens,
         .cap_seqs = desc->cap_seqs,
-        .cap_out = desc->cap_out,
+        .cap_out = desc->cap_out > 0 ? desc->cap_out : desc->cap_seqs,
         .cap_slots = desc->cap_seqs,
         .cap_q = desc->cap_tokens,
         .cap_kv = desc->cap_kv,

@@ -18,7 +18,7 @@ typedef struct pgd_dev_batch_desc {
     int32_t cap_seqs;   // sequences of a step, and slots
     int32_t cap_kv;     // longest sequence
     int32_t cap_blocks; // entries of a block table row
-    int32_t cap_out;    // output rows of a step
+    int32_t cap_out;    // output rows of a step, 0 = cap_seqs
     int32_t cap_bias;   // bias entries of a step, 0 = none
     int32_t vocab;      // bits of a mask row, 0 = no masks; each slot has one row
 } pgd_dev_batch_desc;
