@@ -284,7 +284,7 @@ static void test_bad_words(void **state) {
         pgd_text_ids_free(&forms[0]);
         pgd_text_ids_free(&forms[1]);
     }
-    assert_true(n_differ >= 3 && n_twice >= 3);
+    assert_true(n_differ >= 3 && n_twice >= 2);
     pgd_engine_destroy(engine);
 }
 
