@@ -248,8 +248,8 @@ typedef struct pgd_output {
     uint64_t last_ns;          // from submit to the latest token
     const int32_t *prompt_ids; // [n_prompt]
     double cumulative_logprob; // sum over the tokens; 0 without logprobs
-    // Log probabilities under the model's own distribution, before any step of sampling. Column 0 is
-    // the token itself, the others are the likeliest, falling. ranks: tokens at least as likely.
+    // Log probabilities under the model's own distribution, before any step of sampling. Column 0
+    // is the token itself, the others are the likeliest, falling. ranks: tokens at least as likely.
     int32_t n_logprobs;                // columns behind the first, -1 = not asked for
     int32_t n_prompt_logprobs;         // the same
     const float *logprobs;             // [n_ids, 1 + n_logprobs]
@@ -327,13 +327,24 @@ PGD_API pgd_status pgd_async_call(pgd_async *async, pgd_status (*fn)(void *arg, 
 
 // ---- text --------------------------------------------------------------------------------------
 
-// [any] Renders the model's chat template. messages: a JSON array of {"role", "content", ...}; tools: a
-// JSON array or NULL. *out is NUL-terminated, freed with pgd_free.
+// [any] Renders the model's chat template. messages: a JSON array of {"role", "content", ...};
+// tools: a JSON array or NULL. *out is NUL-terminated, freed with pgd_free.
 //   fails  NOT_FOUND if the model has no template, INVALID with the template's or the JSON's reason
 PGD_API pgd_status pgd_engine_chat_prompt(const pgd_engine *engine, const char *messages,
                                           const char *tools, char **out) PGD_MUST_USE;
-// [any] The sampling values of the model's generation_config.json, into a zeroed or partly set desc:
-// temperature, top_p, top_k, min_p, repetition_penalty where the file gives them.
+// [any] Text to token ids. text_len 0 = up to NUL; no_special as in pgd_request_desc. *out [*out_n]
+// is freed with pgd_free.
+//   fails  NOT_FOUND if the model has no tokenizer
+PGD_API pgd_status pgd_engine_encode(const pgd_engine *engine, const char *text, size_t text_len,
+                                     uint32_t no_special, int32_t **out,
+                                     int32_t *out_n) PGD_MUST_USE;
+// [any] Token ids to text; keep_special as in pgd_request_desc. *out is NUL-terminated, freed with
+// pgd_free; an incomplete character is U+FFFD.
+//   fails  NOT_FOUND if the model has no tokenizer
+PGD_API pgd_status pgd_engine_decode(const pgd_engine *engine, const int32_t *ids, size_t n,
+                                     uint32_t keep_special, char **out) PGD_MUST_USE;
+// [any] The sampling values of the model's generation_config.json, into a zeroed or partly set
+// desc: temperature, top_p, top_k, min_p, repetition_penalty where the file gives them.
 PGD_API void pgd_engine_defaults(const pgd_engine *engine, pgd_request_desc *desc);
 PGD_API void pgd_free(void *ptr);
 

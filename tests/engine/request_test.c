@@ -1,5 +1,5 @@
 // Sampling parameters, answers and log probabilities of requests, over real arithmetic. Each token
-// is judged by the definition (docs/sampling.md), recomputed here in double from the model's logits.
+// is judged by the definition (docs/sampling.md), recomputed in double from the model's logits.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
