@@ -1,5 +1,6 @@
 // Offline batch and chat prompts over the same engine. See <pagoda/pagoda.h>.
 #include "engine/inner.h"
+#include "engine/text.h"
 
 #include <string.h>
 
@@ -119,4 +120,12 @@ void pgd_engine_defaults(const pgd_engine *e, pgd_request_desc *desc) {
     if (g->has_min_p) {
         desc->min_p = (float)g->min_p;
     }
+}
+
+const pgd_text_tokenizer *pgd_engine_tokenizer(const pgd_engine *e) {
+    return e->tokenizer;
+}
+
+const pgd_text_template *pgd_engine_template(const pgd_engine *e) {
+    return e->chat;
 }
