@@ -51,29 +51,66 @@ static void philox_is_the_published_one(void **state) {
     }
 }
 
-// floor(2^40 e^d), at most one off where libm rounds the other way.
+static uint32_t key_of(float v) {
+    uint32_t bits;
+    v = v == 0 ? 0 : v;
+    memcpy(&bits, &v, sizeof(bits));
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// floor(2^40 e^d) of each key, at most one off where libm rounds the other way.
 static void mass_is_close(void **state) {
     const float max = 3.0f;
-    float x[64];
-    double mass[64];
+    float x[200];
+    uint64_t bins[PGD_CPU_BINS + 1];
     (void)state;
     FOR_EACH_ISA(k) {
-        for (int n = 1; n <= 64; n++) {
+        for (int n = 1; n <= 200; n += n < 70 ? 1 : 13) {
             for (int i = 0; i < n; i++) {
-                x[i] = max - (float)i * 0.4f;
+                x[i] = max - (float)(n - 1 - i) * 0.02f; // keys rise
             }
-            k->f64_mass_64(x, n, max, 1.3, mass);
-            for (int i = 0; i < n; i++) {
-                const double want = floor(0x1p40 * exp(((double)x[i] - (double)max) * 1.3));
-                assert_true(fabs(mass[i] - want) <= 1.0 && mass[i] == floor(mass[i]));
+            const uint32_t first = key_of(x[0]);
+            int32_t shift = 0;
+            while ((key_of(max) - first) >> shift >= PGD_CPU_BINS) {
+                shift++;
             }
-            assert_true(mass[0] == 0x1p40);
+            memset(bins, 0, sizeof(bins));
+            k->f32_mass_bins(x, n, max, 1.3, first, shift, bins);
+            for (int b = 0; b < PGD_CPU_BINS; b++) {
+                double want = 0;
+                double room = 0;
+                for (int i = 0; i < n; i++) {
+                    if ((key_of(x[i]) - first) >> shift == (uint32_t)b) {
+                        want += floor(0x1p40 * exp(((double)x[i] - (double)max) * 1.3));
+                        room += 1.0;
+                    }
+                }
+                assert_true(fabs((double)bins[b] - want) <= room);
+            }
         }
-        x[0] = -INFINITY;
-        x[1] = -1e30f;
-        x[2] = NAN;
-        k->f64_mass_64(x, 3, max, 1.0, mass);
-        assert_true(mass[0] == 0 && mass[1] == 0 && mass[2] == 0);
+    }
+}
+
+// Far logits and NaN have no mass, the largest has 2^40 also when it is infinite, -0 is 0, and what
+// lies outside of the bins is not in them.
+static void mass_of_the_odd_ones(void **state) {
+    const float x[] = {-INFINITY, -1e30f, NAN, -NAN, 0.0f, -0.0f, INFINITY};
+    uint64_t bins[PGD_CPU_BINS + 1];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(x, 6, 0.0f, 1.0, 0, 22, bins);
+        for (int b = 0; b < PGD_CPU_BINS; b++) {
+            assert_true(bins[b] == (b == (int)(0x80000000u >> 22) ? UINT64_C(1) << 41 : 0));
+        }
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(x, 6, 0.0f, 1.0, key_of(0.5f), 0, bins);
+        for (int b = 0; b < PGD_CPU_BINS; b++) {
+            assert_true(bins[b] == 0);
+        }
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(x, 7, INFINITY, 1.0, key_of(INFINITY), 0, bins);
+        assert_true(bins[0] == UINT64_C(1) << 40);
     }
 }
 
@@ -131,6 +168,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_is_the_published_one),
         cmocka_unit_test(mass_is_close),
+        cmocka_unit_test(mass_of_the_odd_ones),
         cmocka_unit_test(race_misses_nobody),
         cmocka_unit_test(between_has_both_ends),
     };

@@ -165,5 +165,20 @@ VEC_INLINE uint32_t v_ge_bits(vf a, vf b) {
 VEC_INLINE uint32_t v_gt_bits(vf a, vf b) {
     return v_bits(a > b);
 }
+// Largest lane; no lane is NaN.
+VEC_INLINE float v_largest(vf a) {
+    float lo = a[0] > a[1] ? a[0] : a[1];
+    float hi = a[2] > a[3] ? a[2] : a[3];
+    return lo > hi ? lo : hi;
+}
+// The lanes of `bits` at p, in order; writes up to VW floats. Gives how many there are.
+VEC_INLINE int64_t v_pack(float *p, vf a, uint32_t bits) {
+    int64_t n = 0;
+    for (int i = 0; i < VW; i++) {
+        p[n] = a[i];
+        n += bits >> i & 1;
+    }
+    return n;
+}
 
 #endif

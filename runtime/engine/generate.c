@@ -15,7 +15,7 @@ static pgd_status run_all(pgd_engine *e, pgd_request **requests, size_t n,
         PGD_TRY(pgd_engine_step(e));
         size_t n_done = 0;
         for (size_t i = 0; i < n; i++) {
-            n_done += requests[i]->ended != 0;
+            n_done += requests[i]->n_running == 0;
         }
         for (; on_done != NULL && reported < n_done; reported++) {
             on_done(arg, reported + 1, n);
@@ -119,6 +119,9 @@ void pgd_engine_defaults(const pgd_engine *e, pgd_request_desc *desc) {
     }
     if (g->has_min_p) {
         desc->min_p = (float)g->min_p;
+    }
+    if (g->has_repetition_penalty && desc->size > offsetof(pgd_request_desc, repetition_penalty)) {
+        desc->repetition_penalty = (float)g->repetition_penalty;
     }
 }
 

@@ -54,7 +54,8 @@ static void test_rows_go_to_their_outputs(void **state) {
     const pgd_step step = {.rows = rows, .n_rows = 3};
     unsigned char out[3 * 96];
     memset(out, 0xEE, sizeof(out));
-    pgd_sample_fill(&step, out, 96);
+    pgd_sample_arrays arrays = {.rows = out, .stride = 96};
+    pgd_sample_fill(&step, &arrays);
     pgd_sampling first;
     pgd_sampling second;
     memcpy(&first, out, sizeof(first));
