@@ -1,4 +1,6 @@
 // pagoda serve: the OpenAI-compatible server.
+#define _POSIX_C_SOURCE 200809L
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 //   loop      begin: admission, then a job           x ---------------------------+
 //   worker    body -> prompts -> requests; job_done   |                           |
 //   engine    deltas -> records                       |  arrived | record | ...   |
-//   loop      records -> choices -> SSE or one answer v                           v
+//   loop      records -> choices -> events or an answer v                           v
 //
 // The engine only appends records to `arrived` and posts the call's note, once however many records
 // wait: one wake-up and one write a step. The loop looks at a call only when its job is done; from

@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -15,15 +13,13 @@
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
-#include <event2/listener.h>
 #include <event2/thread.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "os/socket.h"
 #include "os/thread.h"
 
 #define READ_AHEAD_BYTES  65536
@@ -173,35 +169,22 @@ static pgd_status open_tls(pgd_serve_loop *loop) {
 
 static pgd_status listen_on(pgd_serve_loop *loop) {
     const pgd_serve_http_options *o = &loop->options;
-    struct evutil_addrinfo hints = {.ai_family = AF_UNSPEC,
-                                    .ai_socktype = SOCK_STREAM,
-                                    .ai_flags = EVUTIL_AI_PASSIVE | EVUTIL_AI_NUMERICSERV};
-    struct evutil_addrinfo *found = NULL;
-    char port[8];
-    evutil_snprintf(port, sizeof(port), "%d", o->port);
-    if (evutil_getaddrinfo(o->host, port, &hints, &found) != 0 || found == NULL) {
-        return pgd_fail(PGD_INVALID, "host \"%s\": no such address of this machine", o->host);
+    const char *host = strcmp(o->host, "localhost") == 0 ? "127.0.0.1" : o->host;
+    int32_t fd = -1;
+    const pgd_status status = pgd_os_socket_listen(host, o->port, o->shared, &fd);
+    if (status == PGD_INVALID) {
+        return pgd_fail(status, "host \"%s\"; an address is allowed: 127.0.0.1, 0.0.0.0, ::1 ...",
+                        o->host);
     }
-    struct evconnlistener *listener = evconnlistener_new_bind(
-        loop->base, NULL, NULL,
-        LEV_OPT_REUSEABLE | LEV_OPT_REUSEABLE_PORT | LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC,
-        1024, found->ai_addr, (int)found->ai_addrlen);
-    int error = errno;
-    evutil_freeaddrinfo(found);
-    if (listener == NULL) {
-        return pgd_fail(PGD_UNAVAILABLE, "%s:%d cannot be listened on: %s", o->host, o->port,
-                        strerror(error));
+    if (status != PGD_OK) {
+        return pgd_fail(status, "%s:%d cannot be listened on: %s", o->host, o->port,
+                        strerror(errno));
     }
-    loop->bound = evhttp_bind_listener(loop->http, listener);
+    loop->port = pgd_os_socket_port(fd);
+    loop->bound = evhttp_accept_socket_with_handle(loop->http, fd);
     if (loop->bound == NULL) {
-        evconnlistener_free(listener);
+        evutil_closesocket(fd);
         return pgd_fail(PGD_OUT_OF_MEMORY, "no memory for a listener");
-    }
-    struct sockaddr_storage at;
-    socklen_t at_bytes = sizeof(at);
-    if (getsockname(evconnlistener_get_fd(listener), (struct sockaddr *)&at, &at_bytes) == 0) {
-        loop->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
-                                                    : ((struct sockaddr_in *)&at)->sin_port);
     }
     return PGD_OK;
 }
@@ -381,9 +364,7 @@ static void on_request(struct evhttp_request *request, void *arg) {
     }
     loop->open = x;
     loop->exchanges++;
-    const int on = 1;
-    setsockopt(bufferevent_getfd(evhttp_connection_get_bufferevent(x->connection)), IPPROTO_TCP,
-               TCP_NODELAY, &on, sizeof(on));
+    pgd_os_socket_no_delay(bufferevent_getfd(evhttp_connection_get_bufferevent(x->connection)));
     loop->options.handler(loop->options.arg, x);
 }
 

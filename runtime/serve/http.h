@@ -20,6 +20,7 @@ typedef struct pgd_serve_exchange pgd_serve_exchange;
 typedef struct pgd_serve_http_options {
     const char *host;
     int32_t port;         // 0 = any free one
+    int32_t shared;       // 1: another loop has this port
     int32_t header_bytes; // limits of a request
     uint64_t body_bytes;
     int32_t idle_s;        // of a connection without a request

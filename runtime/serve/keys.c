@@ -3,8 +3,8 @@
 #include "serve/keys.h"
 
 #include <string.h>
-#include <strings.h>
 
+#include <event2/util.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
@@ -87,7 +87,7 @@ void pgd_serve_keys_close(pgd_serve_keys *k) {
 int32_t pgd_serve_keys_find(const pgd_serve_keys *k, const char *authorization) {
     key_hash given;
     int32_t found = 0;
-    if (authorization == NULL || strncasecmp(authorization, "Bearer ", 7) != 0) {
+    if (authorization == NULL || evutil_ascii_strncasecmp(authorization, "Bearer ", 7) != 0) {
         return 0;
     }
     pgd_str key = pgd_str_trim(pgd_str_of(authorization + 7));

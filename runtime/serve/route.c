@@ -2,7 +2,8 @@
 // but those marked OPEN (interfaces.md, section 5).
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
+
+#include <event2/util.h>
 
 #include "base/fail.h"
 #include "serve/inner.h"
@@ -118,7 +119,7 @@ static int32_t check_host(const pgd_server *s, pgd_serve_exchange *x, pgd_serve_
     if (port != NULL && strchr(port, ']') == NULL) {
         *port = '\0';
     }
-    if (is_loopback(host) || strcasecmp(host, s->o.host) == 0) {
+    if (is_loopback(host) || evutil_ascii_strcasecmp(host, s->o.host) == 0) {
         return 0;
     }
     return pgd_serve_refuse(e, 403, NULL, NULL,
@@ -182,7 +183,8 @@ static int32_t check_body(const pgd_server *s, pgd_serve_exchange *x, pgd_serve_
         return pgd_serve_refuse(e, 413, NULL, NULL, "the body has %zu bytes; %llu are allowed",
                                 bytes, (unsigned long long)s->o.max_body_bytes);
     }
-    if (type != NULL && strncasecmp(type, JSON_TYPE, sizeof(JSON_TYPE) - 1) != 0 && bytes > 0) {
+    if (type != NULL && evutil_ascii_strncasecmp(type, JSON_TYPE, sizeof(JSON_TYPE) - 1) != 0 &&
+        bytes > 0) {
         return pgd_serve_refuse(e, 415, NULL, NULL,
                                 "Content-Type is %.64s; application/json is allowed", type);
     }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "serve/inner.h"
@@ -60,7 +61,11 @@ static void tick(void *arg) {
     for (pgd_serve_call *c = a->server->calls[a->index]; c != NULL; c = c->next) {
         pgd_serve_call_tick(c, now);
     }
-    (void)pgd_serve_loop_after(a->server->loops[a->index], TICK_MS, tick, a);
+    // Without memory for a timer silent streams go without comments.
+    const pgd_status status = pgd_serve_loop_after(a->server->loops[a->index], TICK_MS, tick, a);
+    if (status != PGD_OK) {
+        pgd_log(PGD_LEVEL_WARNING, "%s", pgd_fail_text(status));
+    }
 }
 
 static void abort_calls(void *arg) {
@@ -121,6 +126,7 @@ static pgd_status open_loops(pgd_server *s) {
     for (; s->n_loops < s->o.threads; s->n_loops++) {
         PGD_TRY(pgd_serve_loop_create(&h, &s->loops[s->n_loops]));
         h.port = pgd_serve_loop_port(s->loops[0]);
+        h.shared = 1;
     }
     s->loop_args = pgd_mem_alloc((size_t)s->n_loops, sizeof(loop_arg));
     if (s->loop_args == NULL) {
