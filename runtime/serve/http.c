@@ -32,6 +32,7 @@ struct pgd_serve_loop {
     struct evhttp *http;
     struct evhttp_bound_socket *bound;
     struct event *wake;
+    struct event *tick; // NULL: nobody wants it
     SSL_CTX *tls;
     int32_t port;
     int32_t running;
@@ -96,32 +97,11 @@ void pgd_serve_loop_post(pgd_serve_loop *loop, pgd_serve_note *note) {
     }
 }
 
-typedef struct later {
-    void (*fn)(void *arg);
-    void *arg;
-} later;
-
-static void run_later(evutil_socket_t fd, short what, void *arg) {
-    later *l = arg;
+static void run_tick(evutil_socket_t fd, short what, void *arg) {
+    pgd_serve_loop *loop = arg;
     (void)fd;
     (void)what;
-    l->fn(l->arg);
-    pgd_mem_free(l);
-}
-
-pgd_status pgd_serve_loop_after(pgd_serve_loop *loop, int32_t ms, void (*fn)(void *arg),
-                                void *arg) {
-    const struct timeval when = {.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000};
-    later *l = pgd_mem_alloc(1, sizeof(*l));
-    if (l == NULL) {
-        return PGD_MEM_FAIL("a timer", sizeof(*l));
-    }
-    *l = (later){.fn = fn, .arg = arg};
-    if (event_base_once(loop->base, -1, EV_TIMEOUT, run_later, l, &when) != 0) {
-        pgd_mem_free(l);
-        return pgd_fail(PGD_OUT_OF_MEMORY, "no memory for a timer");
-    }
-    return PGD_OK;
+    loop->options.tick(loop->options.tick_arg);
 }
 
 static void on_request(struct evhttp_request *request, void *arg);
@@ -201,6 +181,13 @@ static pgd_status open_loop(pgd_serve_loop *loop) {
     if (loop->http == NULL || loop->wake == NULL) {
         return pgd_fail(PGD_OUT_OF_MEMORY, "no memory for an event loop");
     }
+    if (o->tick != NULL) {
+        const struct timeval second = {.tv_sec = 1};
+        loop->tick = event_new(loop->base, -1, EV_PERSIST, run_tick, loop);
+        if (loop->tick == NULL || event_add(loop->tick, &second) != 0) {
+            return pgd_fail(PGD_OUT_OF_MEMORY, "no memory for a timer");
+        }
+    }
     evhttp_set_gencb(loop->http, on_request, loop);
     evhttp_set_bevcb(loop->http, make_connection, loop);
     evhttp_set_allowed_methods(loop->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
@@ -272,6 +259,9 @@ void pgd_serve_loop_destroy(pgd_serve_loop *loop) {
     if (loop->wake != NULL) {
         event_free(loop->wake);
     }
+    if (loop->tick != NULL) {
+        event_free(loop->tick);
+    }
     if (loop->base != NULL) {
         event_base_free(loop->base);
     }
@@ -299,8 +289,8 @@ static void unlink_exchange(pgd_serve_exchange *x) {
     pgd_mem_free(x);
 }
 
-// A connection that failed has let go of its request, which is ours then; one that evhttp_free closes
-// frees it itself.
+// A connection that failed has let go of its request, which is ours then; one that evhttp_free
+// closes frees it itself.
 static void on_closed(struct evhttp_connection *connection, void *arg) {
     pgd_serve_exchange *x = arg;
     struct evhttp_request *request = x->request;

@@ -28,6 +28,8 @@ typedef struct pgd_serve_http_options {
     const char *key_file;
     void (*handler)(void *arg, pgd_serve_exchange *x);
     void *arg;
+    void (*tick)(void *arg); // once a second; may be NULL
+    void *tick_arg;
 } pgd_serve_http_options;
 
 // Binds and listens; several loops may share one port. Nothing runs yet.
@@ -54,10 +56,6 @@ struct pgd_serve_note {
 };
 // [any] Notes run in the order in which they were posted.
 void pgd_serve_loop_post(pgd_serve_loop *loop, pgd_serve_note *note);
-// Calls fn once in about `ms`, on the loop's thread. fn may ask again.
-pgd_status pgd_serve_loop_after(pgd_serve_loop *loop, int32_t ms, void (*fn)(void *arg),
-                                void *arg) PGD_MUST_USE;
-
 // ---- an exchange -------------------------------------------------------------------------------
 
 enum { PGD_SERVE_GET = 0, PGD_SERVE_POST = 1, PGD_SERVE_OPTIONS = 2, PGD_SERVE_OTHER = 3 };

@@ -92,7 +92,10 @@ void pgd_serve_get_version(pgd_server *s, pgd_serve_exchange *x) {
 
 void pgd_serve_get_load(pgd_server *s, pgd_serve_exchange *x) {
     pgd_text t = {0};
-    const pgd_status status = pgd_text_format(&t, "{\"server_load\":%d}", pgd_serve_open(s) - 1);
+    pgd_status status =
+        pgd_text_format(&t, "{\"server_load\":%d,\"device\":", pgd_serve_open(s) - 1);
+    status = status == PGD_OK ? pgd_json_add_str(&t, pgd_str_of(s->info.device)) : status;
+    status = status == PGD_OK ? pgd_text_add(&t, "}", 1) : status;
     reply(s, x, status, &t);
 }
 

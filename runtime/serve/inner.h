@@ -19,6 +19,14 @@
 
 typedef struct pgd_serve_call pgd_serve_call;
 
+// What one loop needs of its server.
+typedef struct pgd_serve_loop_arg {
+    pgd_server *server;
+    int32_t index;
+    int32_t reserved0;
+    pgd_serve_note note; // to end its calls
+} pgd_serve_loop_arg;
+
 struct pgd_server {
     pgd_serve_options o;
     pgd_engine *engine;
@@ -34,7 +42,7 @@ struct pgd_server {
     pgd_serve_loop *loops[PGD_SERVE_MAX_LOOPS];
     pgd_serve_call *calls[PGD_SERVE_MAX_LOOPS]; // the loop's thread's
     int32_t n_loops;
-    void *loop_args; // server.c
+    pgd_serve_loop_arg *loop_args; // [o.threads]
     pgd_serve_metrics metrics;
     _Atomic uint64_t n_ids;
     _Atomic int32_t waiting; // requests between arrival and their first token

@@ -1,7 +1,7 @@
 // The OpenAI-compatible server.
 //
 //   socket -> event loop -> text worker -> engine thread -> event loop -> socket
-//             (bytes only)  (JSON,         (steps)          (answers, SSE)
+//             (bytes only)  (JSON,         (steps)          (answers)
 //                            template, ids)
 #ifndef PGD_SERVE_SERVE_H
 #define PGD_SERVE_SERVE_H

@@ -4,12 +4,10 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "serve/inner.h"
 
-#define TICK_MS      1000
 #define FLUSH_MS     500
 #define HEADER_BYTES 32768
 #define IDLE_S       75
@@ -48,28 +46,16 @@ void pgd_serve_calls_remove(pgd_serve_call *call) {
     call->next = NULL;
 }
 
-// What one loop needs of its server.
-typedef struct loop_arg {
-    pgd_server *server;
-    int32_t index;
-    pgd_serve_note note;
-} loop_arg;
-
 static void tick(void *arg) {
-    loop_arg *a = arg;
+    pgd_serve_loop_arg *a = arg;
     const uint64_t now = pgd_clock_ns();
     for (pgd_serve_call *c = a->server->calls[a->index]; c != NULL; c = c->next) {
         pgd_serve_call_tick(c, now);
     }
-    // Without memory for a timer silent streams go without comments.
-    const pgd_status status = pgd_serve_loop_after(a->server->loops[a->index], TICK_MS, tick, a);
-    if (status != PGD_OK) {
-        pgd_log(PGD_LEVEL_WARNING, "%s", pgd_fail_text(status));
-    }
 }
 
 static void abort_calls(void *arg) {
-    loop_arg *a = arg;
+    pgd_serve_loop_arg *a = arg;
     while (a->server->calls[a->index] != NULL) {
         pgd_serve_call_abort(a->server->calls[a->index]);
     }
@@ -122,22 +108,22 @@ static pgd_status open_loops(pgd_server *s) {
         .key_file = s->o.key_file,
         .handler = pgd_serve_route,
         .arg = s,
+        .tick = tick,
     };
+    s->loop_args = pgd_mem_alloc((size_t)s->o.threads, sizeof(*s->loop_args));
+    if (s->loop_args == NULL) {
+        return PGD_MEM_FAIL("event loops", (size_t)s->o.threads * sizeof(*s->loop_args));
+    }
     for (; s->n_loops < s->o.threads; s->n_loops++) {
+        pgd_serve_loop_arg *a = &s->loop_args[s->n_loops];
+        *a = (pgd_serve_loop_arg){.server = s, .index = s->n_loops};
+        a->note = (pgd_serve_note){.fn = abort_calls, .arg = a};
+        h.tick_arg = a;
         PGD_TRY(pgd_serve_loop_create(&h, &s->loops[s->n_loops]));
         h.port = pgd_serve_loop_port(s->loops[0]);
         h.shared = 1;
     }
-    s->loop_args = pgd_mem_alloc((size_t)s->n_loops, sizeof(loop_arg));
-    if (s->loop_args == NULL) {
-        return PGD_MEM_FAIL("event loops", (size_t)s->n_loops * sizeof(loop_arg));
-    }
     for (int32_t i = 0; i < s->n_loops; i++) {
-        loop_arg *a = (loop_arg *)s->loop_args + i;
-        a->server = s;
-        a->index = i;
-        a->note = (pgd_serve_note){.fn = abort_calls, .arg = a};
-        PGD_TRY(pgd_serve_loop_after(s->loops[i], TICK_MS, tick, a));
         PGD_TRY(pgd_serve_loop_start(s->loops[i]));
     }
     return PGD_OK;
@@ -196,7 +182,7 @@ void pgd_serve_drain(pgd_server *s) {
 // Lets the loops tell the clients of what still runs, and write it.
 static void abort_all(pgd_server *s) {
     for (int32_t i = 0; s->loop_args != NULL && i < s->n_loops; i++) {
-        pgd_serve_loop_post(s->loops[i], &((loop_arg *)s->loop_args + i)->note);
+        pgd_serve_loop_post(s->loops[i], &s->loop_args[i].note);
     }
     for (int32_t ms = 0; ms < FLUSH_MS && pgd_serve_open(s) > 0; ms += 10) {
         pgd_clock_sleep_ns(10 * UINT64_C(1000000));

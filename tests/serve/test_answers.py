@@ -50,8 +50,8 @@ def test_batch_of_prompts(server):
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_stream_equals_whole(server, n):
-    body = {"messages": [{"role": "user", "content": "Tell me a story."}], "n": n, "seed": 5, "temperature": 1.5,
-            "max_tokens": 24}
+    body = {"messages": [{"role": "user", "content": "Tell me a story."}], "n": n, "seed": 5,
+            "temperature": 1.5, "max_tokens": 24}
     _, whole = server.json(CHAT, body)
     events = server.events(CHAT, {**body, "stream": True})
     for index in range(n):
