@@ -385,7 +385,7 @@ static pgd_status run(report *r) {
         fprintf(stderr, "pagoda: the first request that failed: %s\n", r->load.problem);
     }
     if (r->n_ok == 0) {
-        return pgd_fail(PGD_UNAVAILABLE, "no request to %s succeeded", values.base_url);
+        return pgd_fail(PGD_INTERNAL, "no request to %s succeeded", values.base_url);
     }
     if (values.json) {
         return print_json(r, values.goodput != NULL);
