@@ -54,7 +54,7 @@ FORBIDDEN_CALLS = {"exit", "_exit", "_Exit", "quick_exit", "abort", "printf", "p
                    "strcpy", "strcat", "strtok", "atoi"}
 PROGRAM_ROOMS = ("cli",)
 NEEDED = ("libpagoda.so", "libsimdjson.so", "libxxhash.so", "libpcre2-8.so", "libutf8proc.so",
-          "libcrypto.so", "libstdc++.so", "libgcc_s.so", "libm.so", "libc.so", "libdl.so",
+          "libcrypto.so", "libssl.so", "libevent", "libstdc++.so", "libgcc_s.so", "libm.so", "libc.so", "libdl.so",
           "libpthread.so", "ld-linux")
 
 
