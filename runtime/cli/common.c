@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
-#include "os/env.h"
 
 cli_engine_values cli_engine = {
     .enable_prefix_caching = 1,
@@ -74,44 +72,6 @@ const cli_flag cli_sampling_flags[] = {
     {0},
 };
 
-#define BAR_WIDTH 32
-#define REDRAW_NS UINT64_C(50000000)
-#define PERMILLE  1000u
-
-void cli_progress(const char *what, uint64_t done, uint64_t total, const char *unit) {
-    static uint64_t last_ns;
-    uint64_t now = pgd_clock_ns();
-    if (!pgd_os_is_terminal(2) || total == 0) {
-        return;
-    }
-    if (done < total && now - last_ns < REDRAW_NS) {
-        return;
-    }
-    last_ns = now;
-    char bar[BAR_WIDTH + 1];
-    uint64_t full = done * BAR_WIDTH / total;
-    for (uint64_t i = 0; i < BAR_WIDTH; i++) {
-        bar[i] = i < full ? '#' : '.';
-    }
-    bar[BAR_WIDTH] = '\0';
-    if (strcmp(unit, "bytes") == 0) {
-        fprintf(stderr, "\r%s [%s] %.1f of %.1f MB\033[K", what, bar, (double)done / 1e6,
-                (double)total / 1e6);
-    } else {
-        fprintf(stderr, "\r%s [%s] %llu of %llu %s\033[K", what, bar, (unsigned long long)done,
-                (unsigned long long)total, unit);
-    }
-    if (done >= total) {
-        fprintf(stderr, "\r\033[K");
-    }
-    fflush(stderr);
-}
-
-static void on_progress(void *arg, const char *what, uint64_t done, uint64_t total) {
-    (void)arg;
-    cli_progress(what, done, total, "bytes");
-}
-
 pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
     const cli_engine_values *v = &cli_engine;
     return (pgd_engine_options){
@@ -135,7 +95,7 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .no_prefix_caching = !v->enable_prefix_caching,
         .no_chunked_prefill = !v->enable_chunked_prefill,
         .no_reserve_full_prompt = !v->reserve_full_prompt,
-        .progress = on_progress,
+        .progress = cli_load_progress.fn,
     };
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "cli/flags.h"
+#include "load/name.h"
 
 typedef struct cli_engine_values {
     const char *device;
@@ -56,5 +57,7 @@ pgd_status cli_read_input(const char *path, pgd_text *out) PGD_MUST_USE;
 
 // A bar on a terminal's stderr, nothing elsewhere. done == total ends it.
 void cli_progress(const char *what, uint64_t done, uint64_t total, const char *unit);
+// The same for opening a model; downloads are also told of in lines where there is no terminal.
+extern const pgd_load_progress cli_load_progress;
 
 #endif

@@ -30,7 +30,7 @@ static const cli_flag detokenize_flags[] = {
 
 static pgd_status open_tokenizer(const char *model, pgd_text_tokenizer **out) {
     char folder[4096];
-    PGD_TRY(pgd_load_find_model(model, folder, sizeof(folder)));
+    PGD_TRY(pgd_load_fetch_model(model, &cli_load_progress, folder, sizeof(folder)));
     return pgd_text_tokenizer_open(folder, out);
 }
 

@@ -123,7 +123,8 @@ static pgd_status load_model(pgd_engine *e, const pgd_load_plan *plan) {
 
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) {
-    PGD_TRY(pgd_load_find_model(o->model, e->folder, sizeof(e->folder)));
+    const pgd_load_progress progress = {.fn = o->progress, .arg = o->progress_arg};
+    PGD_TRY(pgd_load_fetch_model(o->model, &progress, e->folder, sizeof(e->folder)));
     PGD_TRY(pgd_load_config_read(e->folder, &e->config));
     PGD_TRY(open_text(e));
     PGD_TRY(pgd_load_weights_open(e->folder, weights));

@@ -22,14 +22,8 @@ static void put_text(char *to, size_t cap, const char *text) {
     to[n] = '\0';
 }
 
-pgd_status pgd_os_dl_open(const char *path, void **out, char *why, size_t cap) {
-    *out = NULL;
-    put_text(why, cap, "");
-    if (path == NULL || path[0] != '/') {
-        put_text(why, cap, "the path of a library must be absolute");
-        return PGD_INVALID;
-    }
-    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+static pgd_status open_library(const char *name, void **out, char *why, size_t cap) {
+    void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (lib == NULL) {
         const char *reason = dlerror();
         put_text(why, cap, reason != NULL ? reason : "the loader gave no reason");
@@ -37,6 +31,26 @@ pgd_status pgd_os_dl_open(const char *path, void **out, char *why, size_t cap) {
     }
     *out = lib;
     return PGD_OK;
+}
+
+pgd_status pgd_os_dl_open(const char *path, void **out, char *why, size_t cap) {
+    *out = NULL;
+    put_text(why, cap, "");
+    if (path == NULL || path[0] != '/') {
+        put_text(why, cap, "the path of a library must be absolute");
+        return PGD_INVALID;
+    }
+    return open_library(path, out, why, cap);
+}
+
+pgd_status pgd_os_dl_open_system(const char *soname, void **out, char *why, size_t cap) {
+    *out = NULL;
+    put_text(why, cap, "");
+    if (strchr(soname, '/') != NULL) {
+        put_text(why, cap, "the name of a system library has no folder");
+        return PGD_INVALID;
+    }
+    return open_library(soname, out, why, cap);
 }
 
 pgd_status pgd_os_dl_symbol(void *lib, const char *name, void **out) {
