@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/json.h"
 
 cli_engine_values cli_engine = {
     .enable_prefix_caching = 1,
@@ -101,7 +102,9 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
 
 pgd_status cli_open_engine(const char *model, int32_t max_num_seqs, pgd_engine **out) {
     const pgd_engine_options options = cli_engine_options(model, max_num_seqs);
-    return pgd_engine_create(&options, out);
+    pgd_status status = pgd_engine_create(&options, out);
+    cli_progress_end();
+    return status;
 }
 
 void cli_set_sampling(const pgd_engine *engine, int32_t max_tokens, pgd_request_desc *desc) {
@@ -124,6 +127,18 @@ void cli_set_sampling(const pgd_engine *engine, int32_t max_tokens, pgd_request_
     }
     desc->has_seed = (uint32_t)v->seed.given;
     desc->seed = v->seed.value;
+}
+
+pgd_status cli_add_message(pgd_text *t, const char *role, pgd_str content) {
+    PGD_TRY(pgd_text_format(
+        t, "%s{\"role\":\"%s\",\"content\":", t->ptr[t->len - 1] == '[' ? "" : ",", role));
+    PGD_TRY(pgd_json_add_str(t, content));
+    return pgd_text_format(t, "}");
+}
+
+double cli_rate_of(const pgd_output *o) {
+    double seconds = (double)(o->total_ns - o->first_ns) / 1e9;
+    return o->n_ids > 1 && seconds > 0.0 ? (double)(o->n_ids - 1) / seconds : 0.0;
 }
 
 pgd_status cli_read_input(const char *path, pgd_text *out) {

@@ -101,8 +101,10 @@ static pgd_status list_devices(const pgd_dev_candidate *list, uint32_t n) {
 }
 
 int cli_devices(int argc, char **argv) {
-    cli_args args = {
-        .command = &cli_commands[2], .flags = {devices_flags}, .titles = {"flags"}, .n_groups = 1};
+    cli_args args = {.command = cli_find("devices"),
+                     .flags = {devices_flags},
+                     .titles = {"flags"},
+                     .n_groups = 1};
     pgd_dev_registry *registry = NULL;
     pgd_dev_candidate *list = NULL;
     uint32_t n = 0;
@@ -207,7 +209,7 @@ static pgd_status list_plugins(const pgd_dev_registry *r, const char *name) {
 }
 
 int cli_plugins(int argc, char **argv) {
-    cli_args args = {.command = &cli_commands[3],
+    cli_args args = {.command = cli_find("plugins"),
                      .flags = {plugins_flags},
                      .titles = {"flags"},
                      .n_groups = 1,

@@ -106,6 +106,14 @@ void cli_progress(const char *what, uint64_t done, uint64_t total, const char *u
     fflush(stderr);
 }
 
+void cli_progress_end(void) {
+    if (now_shown.what[0] != '\0' && !now_shown.ended && pgd_os_is_terminal(2)) {
+        fprintf(stderr, "\r\033[K");
+        fflush(stderr);
+    }
+    now_shown.ended = 1;
+}
+
 // Something without a size: said once.
 static void say_once(const char *what, uint64_t now) {
     if (begins(what, 0, now)) {

@@ -125,7 +125,7 @@ static int convert(cli_args *args, int argc, char **argv,
 }
 
 int cli_tokenize(int argc, char **argv) {
-    cli_args args = {.command = &cli_commands[4],
+    cli_args args = {.command = cli_find("tokenize"),
                      .flags = {tokenize_flags},
                      .titles = {"flags"},
                      .n_groups = 1,
@@ -134,7 +134,7 @@ int cli_tokenize(int argc, char **argv) {
 }
 
 int cli_detokenize(int argc, char **argv) {
-    cli_args args = {.command = &cli_commands[5],
+    cli_args args = {.command = cli_find("detokenize"),
                      .flags = {detokenize_flags},
                      .titles = {"flags"},
                      .n_groups = 1,
