@@ -41,7 +41,7 @@ STANDARD = {f"{n}.h" for n in (
     "uchar wchar wctype").split()}
 # Headers of libraries, and the rooms that may use them.
 LIBRARIES = {"simdjson.h": ("base",), "xxhash.h": ("base",), "pcre2.h": ("text",),
-             "utf8proc.h": ("text",), "openssl/": ("kv", "load", "serve"),
+             "utf8proc.h": ("text",), "openssl/": ("base", "kv", "load", "serve"),
              "event2/": ("serve",), "curl/": ("load",), "hwloc.h": ("os",), "yaml.h": ("cli",)}
 SDK = ("status.h", "types.h", "plugin.h", "backend.h", "ops.h")
 SYSTEM_MACRO = re.compile(r"^\s*#\s*(?:if|elif|ifdef|ifndef)\b.*\b(_WIN32|__linux__|__APPLE__|"

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/json.h"
+#include "engine/report.h"
 
 cli_engine_values cli_engine = {
     .enable_prefix_caching = 1,
@@ -104,6 +105,9 @@ pgd_status cli_open_engine(const char *model, int32_t max_num_seqs, pgd_engine *
     const pgd_engine_options options = cli_engine_options(model, max_num_seqs);
     pgd_status status = pgd_engine_create(&options, out);
     cli_progress_end();
+    if (status == PGD_OK && pgd_engine_report_choice(*out)[0] != '\0') {
+        fprintf(stderr, "pagoda: %s\n", pgd_engine_report_choice(*out));
+    }
     return status;
 }
 

@@ -11,9 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <openssl/evp.h>
-
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/fail.h"
 #include "load/fields.h"
 #include "load/folder.h"
@@ -24,8 +23,6 @@
 #define MAX_RETRIES 3
 #define PAUSE_NS    UINT64_C(500000000) // before the first retry; doubles
 #define REPORT_NS   UINT64_C(50000000)
-#define HEX_SHA256  64
-#define HEX_SHA1    40
 
 static void report(const hub_fetch *f, const char *doing, const char *what, uint64_t done) {
     char text[HUB_REPO + HUB_NAME + 32];
@@ -296,42 +293,28 @@ static int32_t is_hex(const char *text) {
     return text[strspn(text, "0123456789abcdef")] == '\0';
 }
 
-// The checksum of size hex digits over a mapped file.
-static int32_t digest(const pgd_os_map *map, size_t hex, char *out) {
-    unsigned char sum[EVP_MAX_MD_SIZE];
-    unsigned int n = 0;
+static pgd_status digest(const pgd_os_map *map, size_t hex, char *out) {
     char head[40];
-    int32_t ok = 0;
-    int head_len = snprintf(head, sizeof(head), "blob %llu", (unsigned long long)map->bytes);
-    EVP_MD *md = EVP_MD_fetch(NULL, hex == HEX_SHA256 ? "SHA256" : "SHA1", NULL);
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    if (md != NULL && ctx != NULL && EVP_DigestInit_ex2(ctx, md, NULL) == 1) {
-        ok = hex == HEX_SHA256 || EVP_DigestUpdate(ctx, head, (size_t)head_len + 1) == 1;
-        ok = ok && EVP_DigestUpdate(ctx, map->ptr, (size_t)map->bytes) == 1;
-        ok = ok && EVP_DigestFinal_ex(ctx, sum, &n) == 1 && n * 2 == hex;
+    if (hex == PGD_SHA256_HEX) {
+        return pgd_sha256_hex((pgd_str){"", 0}, pgd_load_folder_text(map), out);
     }
-    for (unsigned int i = 0; ok && i < n; i++) {
-        (void)snprintf(out + 2 * (size_t)i, 3, "%02x", sum[i]);
-    }
-    EVP_MD_CTX_free(ctx);
-    EVP_MD_free(md);
-    return ok;
+    int n = snprintf(head, sizeof(head), "blob %llu", (unsigned long long)map->bytes);
+    return pgd_sha1_hex((pgd_str){head, (size_t)n + 1}, pgd_load_folder_text(map), out);
 }
 
 // What lies on the disk is checked, not what went over the wire.
 static pgd_status check(const part *p) {
-    char found[HEX_SHA256 + 1] = "";
+    char found[PGD_SHA256_HEX + 1] = "";
     pgd_os_map map = {0};
     size_t hex = strlen(p->file->etag);
     pgd_status status = PGD_OK;
-    if ((hex != HEX_SHA256 && hex != HEX_SHA1) || !is_hex(p->file->etag)) {
+    if ((hex != PGD_SHA256_HEX && hex != PGD_SHA1_HEX) || !is_hex(p->file->etag)) {
         return PGD_OK;
     }
     report(p->f, "checking", p->file->name, p->f->done);
     PGD_TRY(pgd_load_folder_map(p->path, 0, &map));
-    if (!digest(&map, hex, found)) {
-        status = pgd_fail(PGD_UNAVAILABLE, "libcrypto gives no checksum for %s", p->file->name);
-    } else if (strcmp(found, p->file->etag) != 0) {
+    status = digest(&map, hex, found);
+    if (status == PGD_OK && strcmp(found, p->file->etag) != 0) {
         status = pgd_fail(PGD_DATA_LOSS,
                           "%s: its checksum is %s, and the hub says %s; what was downloaded is "
                           "thrown away",
