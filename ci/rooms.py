@@ -54,8 +54,8 @@ FORBIDDEN_CALLS = {"exit", "_exit", "_Exit", "quick_exit", "abort", "printf", "p
                    "strcpy", "strcat", "strtok", "atoi"}
 PROGRAM_ROOMS = ("cli",)
 NEEDED = ("libpagoda.so", "libsimdjson.so", "libxxhash.so", "libpcre2-8.so", "libutf8proc.so",
-          "libcrypto.so", "libstdc++.so", "libgcc_s.so", "libm.so", "libc.so", "libdl.so",
-          "libpthread.so", "ld-linux")
+          "libcrypto.so", "libyaml-0.so", "libstdc++.so", "libgcc_s.so", "libm.so", "libc.so",
+          "libdl.so", "libpthread.so", "ld-linux")
 
 
 def is_test(path):
