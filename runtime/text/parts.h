@@ -172,7 +172,8 @@ typedef struct pgd_text_bpe_work pgd_text_bpe_work;
 pgd_status pgd_text_bpe_create(const pgd_json *json, const pgd_map *vocab, int32_t n_ids,
                                pgd_text_bpe **out) PGD_MUST_USE;
 void pgd_text_bpe_destroy(pgd_text_bpe *bpe); // NULL is fine
-pgd_status pgd_text_bpe_work_create(pgd_text_bpe_work **out) PGD_MUST_USE;
+// For the words of one text of about n_bytes, which must stay where they are, and one output.
+pgd_status pgd_text_bpe_work_create(size_t n_bytes, pgd_text_bpe_work **out) PGD_MUST_USE;
 void pgd_text_bpe_work_destroy(pgd_text_bpe_work *work); // NULL is fine
 // Appends the ids of one word.
 pgd_status pgd_text_bpe_encode(const pgd_text_bpe *bpe, pgd_str word, pgd_text_bpe_work *work,
