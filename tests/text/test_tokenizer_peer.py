@@ -61,7 +61,7 @@ def any_char(rng):
 
 def marks(rng):
     """A letter under a heap of marks in no order."""
-    pool = [chr(c) for c in range(0x300, 0x370)] + ["\u1ab0", "\u20d0", "\u3099", "\u05b4", "\u0e38"]
+    pool = [chr(c) for c in range(0x300, 0x370)] + ["\u1ab0", "\u20d0", "\u3099", "\u05b4"]
     return rng.choice("aeiouqAEIOU\u0915\u3042\u6d77 ") + "".join(
         rng.choice(pool) for _ in range(rng.randrange(1, 9))
     )
