@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -18,8 +17,6 @@
 #include "text/parts.h"
 #include "text/stream.h"
 #include "text/test_files.h"
-
-enum { MIB = 1 << 20 };
 
 static const char *const patterns[] = {
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -122,51 +119,6 @@ static void open_family(const char *name, pgd_text_tokenizer **out) {
     assert_int_equal(pgd_text_tokenizer_open(path, out), PGD_OK);
 }
 
-// Processor time for encoding and decoding n bytes of a repeated scrap, the better of two, in s.
-static double seconds_for(const pgd_text_tokenizer *t, const char *scrap, size_t n, char *text) {
-    double best = 1e9;
-    size_t len = strlen(scrap);
-    for (size_t i = 0; i + len <= n; i += len) {
-        memcpy(text + i, scrap, len);
-    }
-    for (int round = 0; round < 2; round++) {
-        pgd_text_ids ids = {0};
-        pgd_text back = {0};
-        clock_t start = clock();
-        assert_int_equal(pgd_text_encode(t, (pgd_str){text, n / len * len}, 0, &ids), PGD_OK);
-        assert_int_equal(pgd_text_decode(t, ids.ids, ids.n, 0, &back), PGD_OK);
-        double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-        best = seconds < best ? seconds : best;
-        pgd_text_ids_free(&ids);
-        pgd_text_free(&back);
-    }
-    return best;
-}
-
-// One letter, spaces, line ends, marks, and a text that never merges: four times the text takes
-// about four times as long, where quadratic work would take sixteen times.
-static void time_grows_with_length(void **state) {
-    (void)state;
-    static const char *const families[] = {
-        "gpt2", "llama3", "qwen2", "o200k", "deepseek", "llama2", "llama2-metaspace", "gemma"};
-    static const char *const runs[] = {"a", " ", "\n", " \n", "1", "e\xCC\x81\xCC\xA3", "<", "ab "};
-    char *text = pgd_mem_alloc(1, MIB);
-    for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
-        pgd_text_tokenizer *t = NULL;
-        open_family(families[f], &t);
-        for (size_t k = 0; k < sizeof(runs) / sizeof(runs[0]); k++) {
-            double quarter = seconds_for(t, runs[k], MIB / 4, text);
-            double whole = seconds_for(t, runs[k], MIB, text);
-            if (whole > 10 * quarter + 0.02) {
-                fail_msg("%s: '%s': %.3f s for 1 MiB, %.3f s for a quarter", families[f], runs[k],
-                         whole, quarter);
-            }
-        }
-        pgd_text_tokenizer_close(t);
-    }
-    pgd_mem_free(text);
-}
-
 // Words with and without the memory of a long text.
 static void remembered_words_are_the_same(void **state) {
     (void)state;
@@ -178,7 +130,7 @@ static void remembered_words_are_the_same(void **state) {
         pgd_text_ids all = {0};
         pgd_text *words = pgd_mem_alloc(N_WORDS, sizeof(*words));
         open_family(families[f], &t);
-        assert_int_equal(pgd_text_bpe_work_create(MIB, &with), PGD_OK);
+        assert_int_equal(pgd_text_bpe_work_create(1 << 20, &with), PGD_OK);
         for (size_t i = 0; i < N_WORDS; i++) {
             pgd_text_bpe_work *without = NULL;
             pgd_text_ids one = {0};
@@ -426,7 +378,6 @@ static void failing_allocations_leak_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fast_matchers_agree_with_pcre2),
-        cmocka_unit_test(time_grows_with_length),
         cmocka_unit_test(remembered_words_are_the_same),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_sentence),
         cmocka_unit_test(ill_formed_text_is_replaced),
