@@ -451,8 +451,8 @@ static pgd_status open_chat(chat *c, const char *model) {
     }
     if (c->asks && !values.quiet) {
         (void)snprintf(text, sizeof(text),
-                       "%.100s on %s (%.64s), %d tokens of context. /help lists "
-                       "what there is; Ctrl-C stops an answer, Ctrl-D ends.",
+                       "%.100s on %s (%.64s), %d tokens of context\n"
+                       "/help lists what there is; Ctrl-C stops an answer, Ctrl-D ends\n",
                        c->model, info.device, info.device_name, info.max_model_len);
         notice(c, text);
     }
