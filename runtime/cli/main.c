@@ -15,6 +15,10 @@ const cli_command cli_commands[] = {
      "org/name[@revision] on a model hub, which is downloaded once.\n"
      "With --chat the text is a user's message and the model's chat template is applied.",
      cli_run},
+#ifdef PGD_HAS_SERVE
+    {"serve", "serve [MODEL] [flags]", "Serves a model by the OpenAI API, on 127.0.0.1:8000.",
+     "Ends with SIGTERM or Ctrl-C: running requests get --shutdown-timeout seconds.", cli_serve},
+#endif
     {"chat", "chat [MODEL] [flags]", "A conversation in the terminal.",
      "MODEL as in run. Without a terminal each line of stdin is a message. /help, typed in the\n"
      "conversation, lists what else can be typed.",
