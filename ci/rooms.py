@@ -54,7 +54,7 @@ FORBIDDEN_CALLS = {"exit", "_exit", "_Exit", "quick_exit", "abort", "printf", "p
                    "strcpy", "strcat", "strtok", "atoi"}
 PROGRAM_ROOMS = ("cli",)
 NEEDED = ("libpagoda.so", "libsimdjson.so", "libxxhash.so", "libpcre2-8.so", "libutf8proc.so",
-          "libcrypto.so", "libstdc++.so", "libgcc_s.so", "libm.so", "libc.so", "libdl.so",
+          "libcrypto.so", "libssl.so", "libevent", "libstdc++.so", "libgcc_s.so", "libm.so", "libc.so", "libdl.so",
           "libpthread.so", "ld-linux")
 
 
@@ -233,11 +233,16 @@ def check_linked(build):
             if not name.startswith(NEEDED + ("linux-vdso",)):
                 yield f"{path}: is linked with {name}, which is not on the list of ci/rooms.py"
     if library.exists():
-        allowed = declared_names("pagoda.h", "status.h")
-        for _, kind, name in nm([library], "-D", "--defined-only"):
-            # W, V, u: what C++ templates leave behind
-            if kind in "TDBRG" and name not in allowed:
-                yield f"{library}: exports {name}, which pagoda.h does not declare"
+        header = source.ROOT / "include" / "pagoda" / "pagoda.h"
+        wanted = set(re.findall(r"\bPGD_API\b[^;(]*?\b(pgd_\w+)\(",
+                                source.bare_code(header.read_text(encoding="utf-8"))))
+        # A: the name of the version itself
+        shown = {name.split("@")[0] for _, kind, name in nm([library], "-D", "--defined-only")
+                 if kind != "A"}
+        for name in sorted(shown - wanted):
+            yield f"{library}: exports {name}, which pagoda.h does not mark PGD_API"
+        for name in sorted(wanted - shown):
+            yield f"{library}: does not export {name}, which pagoda.h marks PGD_API"
 
 
 def main():

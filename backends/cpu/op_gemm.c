@@ -467,18 +467,19 @@ pgd_status cpu_make_qkv_rope_write(cpu_op *op, const pgd_qkv_rope_write_args *a)
 // ---- head_sample -------------------------------------------------------------------------------
 
 static pgd_status head_live(cpu_op *op) {
-    PGD_TRY(cpu_sample_live(op));
+    PGD_TRY(cpu_sample_live(op, &CPU_STATE(fused, op)->rest.sample));
     return fused_live(op);
 }
 
 pgd_status cpu_make_head_sample(cpu_op *op, const pgd_head_sample_args *a) {
     fused *f = CPU_STATE(fused, op);
+    const pgd_sample_args sample = cpu_sample_of(a);
     if (a->batch == NULL) {
         return CPU_FAIL(op->x->dev, PGD_INVALID, "head_sample without a batch");
     }
     PGD_TRY(cpu_op_open(op, a->batch, a->rows, -1, a->logits.shape[0]));
     PGD_TRY(fused_init(op, a->w, &a->x, &a->norm_w, &a->normed, a->eps));
-    PGD_TRY(cpu_sample_init(op, &a->logits, &a->ids, &f->rest.sample));
+    PGD_TRY(cpu_sample_init(op, &sample, &f->rest.sample));
     f->product.y = f->rest.sample.logits;
     set_rest(op, cpu_sample_rows, &f->rest.sample, 4 * a->w->desc.n);
     op->live = head_live;

@@ -14,6 +14,7 @@ enum {
     PGD_CPU_ROWS = 12,   // rows of x in a gemm tile
     PGD_CPU_DEPTH = 512, // longest sum in one chain: products with a larger k are cut here
     PGD_CPU_TILE = 64,   // positions in an attention tile
+    PGD_CPU_BINS = 1024, // of masses
 };
 
 // What follows the sum of a gemm. Pointers stand at the first row and column of the tile.
@@ -49,6 +50,13 @@ typedef struct pgd_cpu_score {
     float scale;
     float softcap; // 0 = off
 } pgd_cpu_score;
+
+// Penalties of sample; repetition is not 0.
+typedef struct pgd_cpu_penalty {
+    float repetition;
+    float presence;
+    float frequency;
+} pgd_cpu_penalty;
 
 // One instruction set's kernels.
 typedef struct pgd_cpu_kernels {

@@ -13,7 +13,12 @@ cli_engine_values cli_engine = {
     .enable_chunked_prefill = 1,
     .reserve_full_prompt = 1,
 };
-cli_sampling_values cli_sampling = {.temperature = -1.0, .top_p = -1.0, .min_p = -1.0, .top_k = -1};
+cli_sampling_values cli_sampling = {.temperature = -1.0,
+                                    .top_p = -1.0,
+                                    .min_p = -1.0,
+                                    .top_k = -1,
+                                    .logprobs = -1,
+                                    .repetition = -1.0};
 
 #define I32_MAX 2147483647.0
 
@@ -67,6 +72,23 @@ const cli_flag cli_sampling_flags[] = {
                   "sample among the likeliest that make up P"),
     CLI_FLAG_REAL(0, "min-p", "P", &cli_sampling.min_p, 0, 1,
                   "drop what is less likely than P times the best"),
+    CLI_FLAG_REAL(0, "repetition-penalty", "R", &cli_sampling.repetition, 0, 100,
+                  "above 1: tokens of prompt and answer get less likely (default: the model's)"),
+    CLI_FLAG_REAL(0, "presence-penalty", "P", &cli_sampling.presence, -2, 2,
+                  "taken off the logits of tokens the answer has"),
+    CLI_FLAG_REAL(0, "frequency-penalty", "F", &cli_sampling.frequency, -2, 2,
+                  "the same for each time it has them"),
+    CLI_FLAG_LIST(0, "stop", "TEXT", &cli_sampling.stop,
+                  "a text that ends the answer; may be repeated"),
+    CLI_FLAG_SWITCH(0, "include-stop", &cli_sampling.include_stop,
+                    "the answer ends behind what stopped it, not before"),
+    CLI_FLAG_LIST(0, "bad-word", "TEXT", &cli_sampling.bad_words,
+                  "a text that is never generated; may be repeated"),
+    CLI_FLAG_SWITCH(0, "keep-special", &cli_sampling.keep_special,
+                    "show special tokens in the text"),
+    CLI_FLAG_INT(0, "answers", "N", &cli_sampling.n, 1, 128, "answers to a prompt (default 1)"),
+    CLI_FLAG_INT(0, "logprobs", "N", &cli_sampling.logprobs, 0, 20,
+                 "with --json: log probabilities of the tokens and of the N likeliest"),
     CLI_FLAG_U64(0, "seed", "N", &cli_sampling.seed,
                  "equal seeds give equal texts (default: random)"),
     CLI_FLAG_SWITCH(0, "ignore-eos", &cli_sampling.ignore_eos,
@@ -162,6 +184,20 @@ void cli_set_sampling(const pgd_engine *engine, int32_t max_tokens, pgd_request_
     if (v->top_k >= 0) {
         desc->top_k = v->top_k;
     }
+    if (v->repetition >= 0.0) {
+        desc->repetition_penalty = (float)v->repetition;
+    }
+    desc->presence_penalty = (float)v->presence;
+    desc->frequency_penalty = (float)v->frequency;
+    desc->stop = v->stop.items;
+    desc->n_stop = v->stop.n;
+    desc->include_stop = (uint32_t)v->include_stop;
+    desc->bad_words = v->bad_words.items;
+    desc->n_bad_words = v->bad_words.n;
+    desc->keep_special = (uint32_t)v->keep_special;
+    desc->n = v->n;
+    desc->has_logprobs = v->logprobs >= 0;
+    desc->n_logprobs = v->logprobs >= 0 ? v->logprobs : 0;
     desc->has_seed = (uint32_t)v->seed.given;
     desc->seed = v->seed.value;
 }

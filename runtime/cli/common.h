@@ -35,6 +35,15 @@ typedef struct cli_sampling_values {
     int32_t max_tokens; // 0: not given
     int32_t min_tokens;
     int32_t ignore_eos;
+    int32_t n;         // answers, 0: not given
+    int32_t logprobs;  // below 0: not given
+    double repetition; // below 0: not given
+    double presence;
+    double frequency;
+    cli_list stop;
+    cli_list bad_words;
+    int32_t include_stop;
+    int32_t keep_special;
     cli_u64 seed;
 } cli_sampling_values;
 

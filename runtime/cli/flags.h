@@ -106,6 +106,7 @@ const cli_command *cli_find(const char *name);
 
 int cli_run(int argc, char **argv);
 int cli_batch(int argc, char **argv);
+int cli_serve(int argc, char **argv);
 int cli_simulate(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_plan(int argc, char **argv);

@@ -14,6 +14,10 @@ const cli_command cli_commands[] = {
      "MODEL is nothing or nano (the default model), or a folder in Hugging Face layout.\n"
      "With --chat the text is a user's message and the model's chat template is applied.",
      cli_run},
+#ifdef PGD_HAS_SERVE
+    {"serve", "serve [MODEL] [flags]", "Serves a model by the OpenAI API, on 127.0.0.1:8000.",
+     "Ends with SIGTERM or Ctrl-C: running requests get --shutdown-timeout seconds.", cli_serve},
+#endif
     {"batch", "batch -i IN.jsonl -o OUT.jsonl [MODEL] [flags]",
      "Runs offline OpenAI batch lines: {\"custom_id\", \"method\", \"url\", \"body\"}.",
      "Lines whose custom_id already stands in OUT are skipped, so a torn run goes on where it was.",

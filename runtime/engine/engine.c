@@ -70,8 +70,17 @@ static pgd_status make_room(pgd_engine *e) {
     if (e->step.rows == NULL || e->ids == NULL) {
         return PGD_MEM_FAIL("the step", n * sizeof(*e->step.rows));
     }
+    const size_t vocab = (size_t)e->config->vocab;
+    const size_t n_out = n + (size_t)e->limits.max_scored;
+    const size_t cells = n_out * ((size_t)e->limits.max_logprobs + 1);
+    e->logprobs = pgd_mem_alloc(cells, sizeof(*e->logprobs));
+    e->logprob_ids = pgd_mem_alloc(cells, sizeof(*e->logprob_ids));
+    e->ranks = pgd_mem_alloc(n_out, sizeof(*e->ranks));
+    e->counts = pgd_mem_alloc(ENGINE_COUNT_ROWS * vocab, sizeof(*e->counts));
+    if (e->logprobs == NULL || e->logprob_ids == NULL || e->ranks == NULL || e->counts == NULL) {
+        return PGD_MEM_FAIL("log probabilities and counts", ENGINE_COUNT_ROWS * vocab * 4);
+    }
     if (e->limits.keep_logits) {
-        size_t vocab = (size_t)e->config->vocab;
         e->logits = pgd_mem_alloc(n, vocab * sizeof(float));
         if (e->logits == NULL) {
             return PGD_MEM_FAIL("the logits", n * vocab * sizeof(float));
@@ -91,6 +100,7 @@ static pgd_status make_sched(pgd_engine *e) {
         .no_chunked_prefill = l->no_chunked_prefill,
         .no_reserve_full_prompt = l->no_reserve_full_prompt,
         .watermark = l->watermark,
+        .max_scored = l->max_scored,
     };
     const pgd_kv_cache_config cache = {
         .num_blocks = l->num_blocks,
@@ -105,12 +115,7 @@ static pgd_status make_sched(pgd_engine *e) {
 
 static pgd_status load_model(pgd_engine *e, const pgd_load_plan *plan) {
     const engine_limits *l = &e->limits;
-    const pgd_dev_batch_desc batch = {
-        .cap_tokens = l->max_num_batched_tokens,
-        .cap_seqs = l->max_num_seqs,
-        .cap_kv = l->max_model_len,
-        .cap_blocks = (l->max_model_len + l->block_size - 1) / l->block_size,
-    };
+    const pgd_dev_batch_desc batch = pgd_engine_batch_desc(e);
     const pgd_queue_desc queue = {.size = sizeof(queue), .role = PGD_QUEUE_COMPUTE};
     const pgd_model_desc desc = pgd_engine_model_desc(e, plan);
     PGD_TRY(e->d->queue->create(e->d, &queue, &e->queue));
@@ -205,6 +210,10 @@ void pgd_engine_destroy(pgd_engine *e) {
     pgd_mem_free(e->step.rows);
     pgd_mem_free(e->ids);
     pgd_mem_free(e->logits);
+    pgd_mem_free(e->logprobs);
+    pgd_mem_free(e->logprob_ids);
+    pgd_mem_free(e->ranks);
+    pgd_mem_free(e->counts);
     pgd_text_template_close(e->chat);
     pgd_text_tokenizer_close(e->tokenizer);
     pgd_load_config_free(e->config);
@@ -231,9 +240,36 @@ void pgd_engine_get_info(const pgd_engine *e, pgd_engine_info *out) {
         .vocab_size = e->config->vocab,
         .n_layers = e->config->n_layers,
         .n_steps = e->step.number,
-        .n_preemptions = e->n_preemptions,
+        .n_preemptions = pgd_sched_get_stats(e->sched)->n_preemptions,
         .n_prompt_tokens_asked = pgd_sched_get_stats(e->sched)->n_asked,
         .n_prompt_tokens_cached = pgd_sched_get_stats(e->sched)->n_hit,
     };
     memcpy(out, &info, out->size < sizeof(info) ? out->size : sizeof(info));
+}
+
+void pgd_engine_get_stats(const pgd_engine *e, pgd_engine_stats *out) {
+    const pgd_sched_stats *sched = pgd_sched_get_stats(e->sched);
+    const pgd_kv_pool *pool = pgd_kv_cache_pool(e->cache);
+    pgd_engine_stats s = e->stats;
+    s.size = out->size;
+    s.n_running = pgd_sched_n_running(e->sched);
+    s.n_waiting = pgd_sched_n_waiting(e->sched);
+    s.num_blocks = pgd_kv_pool_usable(pool);
+    s.blocks_used = s.num_blocks - pgd_kv_pool_free_count(pool);
+    s.step_tokens = e->step.n_tokens;
+    s.n_steps = e->step.number;
+    s.n_preemptions = sched->n_preemptions;
+    s.n_prompt_tokens_asked = sched->n_asked;
+    s.n_prompt_tokens_cached = sched->n_hit;
+    memcpy(out, &s, out->size < sizeof(s) ? out->size : sizeof(s));
+}
+
+pgd_status pgd_engine_reset_prefix_cache(pgd_engine *e, uint32_t preempt_running) {
+    if (e->in_step || !pgd_sched_reset_cache(e->sched, preempt_running != 0)) {
+        return pgd_fail(PGD_PRECONDITION,
+                        "the prefix cache is in use by %d running sequences; wait for their end, "
+                        "or reset with preempt_running",
+                        pgd_sched_n_running(e->sched));
+    }
+    return PGD_OK;
 }
