@@ -126,6 +126,10 @@ CONFIG_TEXTS = {
 }
 
 MODEL = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+def split(pattern):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
+
+
 TOKENIZERS = {
     "no vocab": {"model": {"type": "BPE", "merges": []}},
     "negative id": {"model": {**MODEL, "vocab": {"a": -1}}},
@@ -136,11 +140,11 @@ TOKENIZERS = {
     "unknown kind": {"model": {"type": "Oracle"}},
     "bad pattern": {
         "model": MODEL,
-        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(" * 5000}, "behavior": "Isolated"},
+        "pre_tokenizer": split("(" * 5000),
     },
     "long pattern": {
         "model": MODEL,
-        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a" * 70000}, "behavior": "Removed"},
+        "pre_tokenizer": split("a" * 70000),
     },
     "long added token": {"model": MODEL, "added_tokens": [{"id": 3, "content": "x" * 100000}]},
     "template of nothing": {
@@ -213,8 +217,7 @@ class Hostile(unittest.TestCase):
                 self.refuse(["run", self.model, "-p", "x"], "tokenizer.json")
 
     def test_a_slow_pattern_ends(self):
-        split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
-        self.make(NANO, **{"tokenizer.json": {"model": MODEL, "pre_tokenizer": split}})
+        self.make(NANO, **{"tokenizer.json": {"model": MODEL, "pre_tokenizer": split("(a+)+$")}})
         self.refuse(["tokenize", self.model], "steps", stdin=b"a" * 200 + b"b")
 
     def test_templates(self):
