@@ -161,7 +161,7 @@ static void check_rows(gpu_op *op, const pgd_sample_args *a) {
 pgd_status gpu_op_sample(const pgd_exec *x, const pgd_sample_args *a) {
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->logits.shape[0]);
-    gpu_work w = gpu_work_of(&op, PGD_PORTABLE_sample, 0, 1);
+    gpu_work w = gpu_work_of(&op, PGD_PORTABLE_draw, 0, 1);
     k_sample_params p = {.draw = {.x = gpu_bind(&op, &w, 1, "logits", &a->logits),
                                   .ids_at = gpu_bind(&op, &w, 3, "ids", &a->ids).at,
                                   .rows = gpu_rows(&op),
@@ -172,6 +172,7 @@ pgd_status gpu_op_sample(const pgd_exec *x, const pgd_sample_args *a) {
                          .ranks_at = gpu_bind(&op, &w, 6, "ranks", &a->ranks).at,
                          .state = gpu_bind(&op, &w, 7, "state", &a->state),
                          .n_state = a->state.rank != 0 ? (int32_t)a->state.shape[0] : 0};
+    static const int32_t kernels[3] = {PGD_PORTABLE_change, PGD_PORTABLE_draw, PGD_PORTABLE_tell};
     const bool tells = a->logprobs.rank != 0 && a->top_ids.rank != 0 && a->ranks.rank != 0;
     const pgd_batch *b = op.batch;
     p.n_columns = tells ? (int32_t)a->logprobs.shape[1] : 0;
@@ -186,7 +187,12 @@ pgd_status gpu_op_sample(const pgd_exec *x, const pgd_sample_args *a) {
     for (p.first = 0; p.first < op.cap; p.first += CHUNK) {
         w.launch.groups[0] = (uint32_t)(op.cap - p.first < CHUNK ? op.cap - p.first : CHUNK);
         w.rows_from = p.first;
-        gpu_emit(&op, &w, &p);
+        for (int i = 0; i < 3; i++) {
+            w.launch.kernel = kernels[i];
+            if (kernels[i] != PGD_PORTABLE_tell || p.n_columns > 0) {
+                gpu_emit(&op, &w, &p);
+            }
+        }
     }
     return op.code;
 }

@@ -6,7 +6,8 @@
 //   C11            K_C        the emulator (emulator.h), for sanitizers; -ffp-contract=off
 //
 // Rules: every kernel takes eight memories and one block of parameters; local arrays stand at the
-// top of a kernel; no `half` arithmetic; every item of a group reaches every K_SYNC; a product that
+// top of a kernel; no `half` arithmetic; every item of a group reaches every K_SYNC, and none stands
+// in a branch (a compiler for processors copies what follows it, twice for each); a product that
 // is to be fused with its sum says k_fma, nothing else is fused. So a number depends on the kernel
 // alone, not on the compiler's taste.
 #ifndef PGD_KERNELS_PORTABLE_DIALECT_H
