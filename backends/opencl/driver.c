@@ -145,8 +145,7 @@ static pgd_status make_device(const pgd_host *host, ocl_device *d) {
     d->context = d->cl->clCreateContext(NULL, 1, &d->id, NULL, NULL, &error);
     PGD_TRY(ocl_error(host, "clCreateContext", error));
     d->setup = d->cl->clCreateCommandQueue(d->context, d->id, 0, &error);
-    PGD_TRY(ocl_error(host, "clCreateCommandQueue", error));
-    return ocl_program_make(host, d);
+    return ocl_error(host, "clCreateCommandQueue", error);
 }
 
 static pgd_status device_open(const pgd_host *host, void *library, uint32_t i, void **out_device) {
@@ -252,7 +251,9 @@ static pgd_status queue_create(const pgd_host *host, void *device, int32_t role,
     pthread_mutex_init(&q->events_lock, NULL);
     q->d->cl->clGetDeviceInfo(q->d->id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(f64), &f64, NULL);
     f.has_f64 = f64 != 0;
-    pgd_status code = make_queue(host, q, &f);
+    // Kernels are built with the first queue: who only lists devices does not wait for that.
+    pgd_status code = q->d->program == NULL ? ocl_program_make(host, q->d) : PGD_OK;
+    code = code == PGD_OK ? make_queue(host, q, &f) : code;
     if (code != PGD_OK) {
         queue_destroy(host, q);
         return code;

@@ -3,7 +3,9 @@
 //
 //   <cache>/ocl-<hash of source, options, device, driver and platform>.bin
 //
-// A file that the driver does not take is made anew. Without a folder every start builds.
+// A file that the driver does not take is made anew. Without a folder every start builds. PoCL keeps
+// what it builds by itself, kernel by kernel, and would have to build all to give a binary: its
+// devices use the cache only when the option names a folder.
 #define _GNU_SOURCE 1 // secure_getenv
 
 #include <stdbool.h>
@@ -37,6 +39,12 @@ static uint64_t hash_info(const ocl_device *d, cl_device_info what, uint64_t h) 
     return hash(h, text, strlen(text) + 1);
 }
 
+static bool has_own_cache(const ocl_device *d) {
+    char text[256] = "";
+    d->cl->clGetDeviceInfo(d->id, CL_DEVICE_VERSION, sizeof(text) - 1, text, NULL);
+    return strstr(text, "PoCL") != NULL || strstr(text, "pocl") != NULL;
+}
+
 static const char *options_of(const ocl_device *d) {
     cl_device_fp_config f64 = 0;
     d->cl->clGetDeviceInfo(d->id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(f64), &f64, NULL);
@@ -55,6 +63,9 @@ static void find_path(const pgd_host *host, const ocl_device *d, char *out) {
         return;
     }
     if (folder == NULL || folder[0] == '\0') {
+        if (has_own_cache(d)) {
+            return;
+        }
         below = home != NULL && home[0] == '/' ? "/pagoda" : "/.cache/pagoda";
         folder = home != NULL && home[0] == '/' ? home : secure_getenv("HOME");
     }

@@ -38,7 +38,11 @@ typedef ulong k_u64;
 #define K_CONST           __constant
 #define K_GLOBAL          __global
 #define K_LOCAL           __local
-#define K_SHARED(T, n, c) __local T n[c]
+// PoCL 3.1 takes some local arrays for variables of the whole process, shared by its threads, when
+// their address is a constant; the number of dimensions of a launch (3) is not known to it.
+#define K_SHARED(T, n, c)    \
+    __local T n##_array[c];  \
+    __local T *n = n##_array + ((int)get_work_dim() - 3)
 #define K_ITEM            ((k_i32)get_local_id(0))
 #define K_GROUP_X         ((k_i32)get_group_id(0))
 #define K_GROUP_Y         ((k_i32)get_group_id(1))
