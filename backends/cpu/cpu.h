@@ -326,7 +326,7 @@ typedef struct cpu_sample {
     int32_t *ranks;
     int32_t *state;
     int64_t state_pitch, state_rows;
-    float *room; // the scratch, a part for each worker; NULL = there is none
+    float *room;      // the scratch, a part for each worker; NULL = there is none
     int64_t n_panels; // of a head that gives the best of its panels, 0 = logits are all written
     int64_t n_plain;  // live rows of which only the largest logit counts, 0 without panels
 } cpu_sample;
