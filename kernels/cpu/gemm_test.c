@@ -228,44 +228,12 @@ static void merges_two_tiles(void **state) {
     }
 }
 
-// A tile's keys come out turned and its values in panels, whatever the count of tokens.
-static void tiles_from_the_cache(void **state) {
-    enum { DIM = 45, TOKENS = 20 };
-    static float keys[DIM][TOKENS];
-    static float values[TOKENS][DIM];
-    static float k_tile[DIM * PGD_CPU_PANEL];
-    static float v_tile[2 * PGD_CPU_PANEL * PGD_CPU_TILE];
-    (void)state;
-    for (int d = 0; d < DIM; d++) {
-        for (int t = 0; t < TOKENS; t++) {
-            keys[d][t] = values[t][d] = (float)(1000 * d + t);
-        }
-    }
-    FOR_EACH_ISA(kernels) {
-        for (int n = 1; n <= TOKENS; n++) {
-            memset(k_tile, 0, sizeof(k_tile));
-            memset(v_tile, 0, sizeof(v_tile));
-            kernels->f32_tile_k(keys, TOKENS, n, DIM, k_tile + 7);
-            kernels->f32_tile_v(values, n, DIM, v_tile + 3 * PGD_CPU_PANEL);
-            for (int d = 0; d < DIM; d++) {
-                const float *v = v_tile + d / PGD_CPU_PANEL * PGD_CPU_PANEL * PGD_CPU_TILE;
-                for (int t = 0; t < TOKENS; t++) {
-                    const float want = t < n ? keys[d][t] : 0.0f;
-                    assert_true(t + 7 >= PGD_CPU_PANEL ||
-                                k_tile[d * PGD_CPU_PANEL + 7 + t] == want);
-                    assert_true(v[(3 + t) * PGD_CPU_PANEL + d % PGD_CPU_PANEL] == want);
-                }
-            }
-        }
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_are_close),  cmocka_unit_test(rows_do_not_matter),
         cmocka_unit_test(dots_of_bf16),     cmocka_unit_test(adds_to_what_is_there),
         cmocka_unit_test(finishes),         cmocka_unit_test(softmax_of_a_tile),
-        cmocka_unit_test(merges_two_tiles), cmocka_unit_test(tiles_from_the_cache),
+        cmocka_unit_test(merges_two_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
