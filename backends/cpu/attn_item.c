@@ -28,7 +28,7 @@ attn_room cpu_attn_layout(const pgd_kv_desc *d) {
     r.q = r.v + v * PGD_CPU_TILE;
     r.s = r.q + (uint64_t)round_up((int64_t)k * CPU_ATTN_ROWS, 16);
     r.p = r.s + (uint64_t)CPU_ATTN_ROWS * PGD_CPU_TILE;
-    r.o = r.p + (uint64_t)CPU_ATTN_ROWS * PGD_CPU_TILE;
+    r.o = r.p + (uint64_t)CPU_ATTN_ROWS * PGD_CPU_TILE + v; // a row of zeros at least
     r.o_t = r.o + v * CPU_ATTN_ROWS;
     r.state = r.o_t + v * CPU_ATTN_ROWS;
     r.cursor = r.state + (uint64_t)4 * CPU_ATTN_ROWS;
@@ -105,16 +105,19 @@ static void gather_v(const attn *t, const attn_item *it, int64_t tile, int64_t l
 typedef struct attn_tile {
     const void *k[ATTN_PIECES];
     const void *v[ATTN_PIECES];
+    int64_t position;
     int64_t stride; // of K
     int64_t dim;    // of V
 } attn_tile;
 
-static void find_tile(const attn *t, const attn_item *it, int64_t tile, int64_t lo, int64_t hi,
-                      attn_tile *out) {
+static void find_tile(const attn *t, const attn_item *it, int64_t tile, attn_tile *out) {
+    const int64_t lo = cpu_max(it->from - tile, 0);
+    const int64_t hi = cpu_min(it->to - tile, PGD_CPU_TILE);
     const pgd_kv_desc *d = &t->kv->desc;
     const int64_t k_bytes = pgd_dtype_bytes(d->k_dtype);
     const int64_t v_bytes = pgd_dtype_bytes(d->v_dtype);
     const int64_t k_piece = (d->k_dim + (d->k_dim & t->kv->k_pair)) * ATTN_PIECE * k_bytes;
+    out->position = tile;
     out->stride = t->direct_k ? d->block_tokens : ATTN_PIECE;
     out->dim = t->direct_v ? d->v_dim : attn_ld(d);
     if (!t->direct_k) {
@@ -169,23 +172,24 @@ static void load_q(const attn *t, const attn_item *it) {
     }
 }
 
-static void scores(const attn *t, const attn_item *it, const attn_tile *tile) {
+static void scores(const attn *t, const attn_item *it, const attn_tile *tile,
+                   const attn_tile *next) {
     const int64_t m = it->rows * it->heads;
     const int64_t dim = q_ld(t);
     if (t->dots) {
-        t->k->bf16_attn_dot_scores(it->q, dim, m, tile->k, tile->stride, dim, it->s);
+        t->k->bf16_attn_dot_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
     } else if (t->kv->desc.k_dtype == PGD_F32) {
-        t->k->f32_attn_scores(it->q, dim, m, tile->k, tile->stride, dim, it->s);
+        t->k->f32_attn_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
     } else if (t->kv->desc.k_dtype == PGD_BF16) {
-        t->k->bf16_attn_scores(it->q, dim, m, tile->k, tile->stride, dim, it->s);
+        t->k->bf16_attn_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
     } else {
-        t->k->f16_attn_scores(it->q, dim, m, tile->k, tile->stride, dim, it->s);
+        t->k->f16_attn_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
     }
 }
 
 // o_t of query rows [r, r + m), which all see positions [lo, hi) of the tile.
-static void values(const attn *t, const attn_item *it, const attn_tile *tile, int64_t r, int64_t m,
-                   int64_t lo, int64_t hi) {
+static void values(const attn *t, const attn_item *it, const attn_tile *tile, const attn_tile *next,
+                   int64_t r, int64_t m, int64_t lo, int64_t hi) {
     const int64_t ld = attn_ld(&t->kv->desc);
     const float *p = it->s + r * PGD_CPU_TILE;
     float *o = it->o_t + r * ld;
@@ -195,54 +199,61 @@ static void values(const attn *t, const attn_item *it, const attn_tile *tile, in
             t->k->bf16_round(p + i * PGD_CPU_TILE, rounded + i * PGD_CPU_TILE * t->k->dot_bytes,
                              PGD_CPU_TILE);
         }
-        t->k->bf16_attn_dot_values(rounded, PGD_CPU_TILE, m, tile->v, lo, hi, tile->dim, o, ld);
+        t->k->bf16_attn_dot_values(rounded, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o,
+                                   ld);
     } else if (t->kv->desc.v_dtype == PGD_F32) {
-        t->k->f32_attn_values(p, PGD_CPU_TILE, m, tile->v, lo, hi, tile->dim, o, ld);
+        t->k->f32_attn_values(p, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o, ld);
     } else if (t->kv->desc.v_dtype == PGD_BF16) {
-        t->k->bf16_attn_values(p, PGD_CPU_TILE, m, tile->v, lo, hi, tile->dim, o, ld);
+        t->k->bf16_attn_values(p, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o, ld);
     } else {
-        t->k->f16_attn_values(p, PGD_CPU_TILE, m, tile->v, lo, hi, tile->dim, o, ld);
+        t->k->f16_attn_values(p, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o, ld);
     }
 }
 
-static void softmax_row(const attn *t, const attn_item *it, int64_t i, int64_t tile, int64_t lo,
-                        int64_t hi) {
-    const float distance = (float)(it->position + i - tile);
-    for (int64_t h = 0; h < it->heads; h++) {
-        const int64_t r = i * it->heads + h;
-        if (lo >= hi) {
+// Rows [i, i + n) of the item, which all see positions [lo, hi) of the tile.
+static void softmax_rows(const attn *t, const attn_item *it, int64_t i, int64_t n, int64_t tile,
+                         int64_t lo, int64_t hi) {
+    const int64_t first = i * it->heads;
+    const int64_t end = (i + n) * it->heads;
+    if (lo >= hi) {
+        for (int64_t r = first; r < end; r++) {
             it->max_t[r] = -INFINITY;
             it->sum_t[r] = 0.0f;
-            continue;
         }
-        t->k->f32_softmax_64(it->s + r * PGD_CPU_TILE, lo, hi, &t->how, distance,
-                             t->slopes == NULL ? 0.0f : t->slopes[it->head + h], &it->max_t[r],
-                             &it->sum_t[r]);
+        return;
+    }
+    if (t->slopes == NULL) {
+        t->k->f32_softmax_64(it->s + first * PGD_CPU_TILE, end - first, lo, hi, &t->how, 0.0f, 0.0f,
+                             it->max_t + first, it->sum_t + first);
+        return;
+    }
+    for (int64_t r = first; r < end; r++) {
+        t->k->f32_softmax_64(it->s + r * PGD_CPU_TILE, 1, lo, hi, &t->how,
+                             (float)(it->position + r / it->heads - tile),
+                             t->slopes[it->head + r % it->heads], it->max_t + r, it->sum_t + r);
     }
 }
 
-// max_t, sum_t and o_t of the tile at position `tile` for all query rows.
-static void attend_tile(const attn *t, const attn_item *it, int64_t tile) {
-    attn_tile where;
-    find_tile(t, it, tile, cpu_max(it->from - tile, 0), cpu_min(it->to - tile, PGD_CPU_TILE),
-              &where);
-    scores(t, it, &where);
+// max_t, sum_t and o_t of a tile for all query rows. `next`: the tile that comes after it.
+static void attend_tile(const attn *t, const attn_item *it, const attn_tile *where,
+                        const attn_tile *next) {
+    scores(t, it, where, next);
     for (int64_t i = 0; i < it->rows;) {
         int64_t lo = 0;
         int64_t hi = 0;
-        int64_t n = 0;
-        tile_span(t, it, i, tile, &lo, &hi);
+        int64_t n = 1;
+        tile_span(t, it, i, where->position, &lo, &hi);
         for (; i + n < it->rows; n++) {
             int64_t a = 0;
             int64_t b = 0;
-            tile_span(t, it, i + n, tile, &a, &b);
+            tile_span(t, it, i + n, where->position, &a, &b);
             if (a != lo || b != hi) {
                 break;
             }
-            softmax_row(t, it, i + n, tile, lo, hi);
         }
+        softmax_rows(t, it, i, n, where->position, lo, hi);
         if (lo < hi) {
-            values(t, it, &where, i * it->heads, n * it->heads, lo, hi);
+            values(t, it, where, next, i * it->heads, n * it->heads, lo, hi);
         }
         i += n;
     }
@@ -260,23 +271,21 @@ static void begin_rows(const attn *t, const attn_item *it) {
 }
 
 static void merge_rows(const attn *t, const attn_item *it) {
-    const int64_t ld = attn_ld(&t->kv->desc);
-    for (int64_t r = 0; r < it->rows * it->heads; r++) {
-        t->k->f32_merge(it->o + r * ld, &it->max[r], &it->sum[r], it->o_t + r * ld, it->max_t[r],
-                        it->sum_t[r], t->kv->desc.v_dim);
-    }
+    t->k->f32_merge(it->o, it->o_t, attn_ld(&t->kv->desc), it->rows * it->heads, it->max, it->sum,
+                    it->max_t, it->sum_t);
 }
 
 // A sink is one more logit whose weight is dropped.
 static void finish_row(const attn *t, const attn_item *it, int64_t i, int64_t h) {
     const int64_t v_dim = t->kv->desc.v_dim;
+    const int64_t ld = attn_ld(&t->kv->desc);
     const int64_t r = i * it->heads + h;
-    float *o = it->o + r * attn_ld(&t->kv->desc);
+    float *o = it->o + r * ld;
     float *out = t->out.p + (it->first + i) * t->out.s0 + (it->head + h) * t->out.s1;
     if (t->sinks != NULL) {
-        memset(it->v, 0, (size_t)v_dim * sizeof(float));
-        t->k->f32_merge(o, &it->max[r], &it->sum[r], (const float *)(const void *)it->v,
-                        t->sinks[it->head + h], 1.0f, v_dim);
+        const float one = 1.0f;
+        memset(it->p, 0, (size_t)ld * sizeof(float));
+        t->k->f32_merge(o, it->p, ld, 1, &it->max[r], &it->sum[r], &t->sinks[it->head + h], &one);
     }
     if (it->sum[r] == 0.0f) {
         memset(out, 0, (size_t)v_dim * sizeof(float));
@@ -299,19 +308,6 @@ static void finish_rows(const attn *t, const attn_item *it) {
     }
 }
 
-void cpu_attn_whole(const attn *t, attn_item *it) {
-    begin_rows(t, it);
-    if (it->from < it->to) {
-        load_q(t, it);
-    }
-    for (int64_t tile = it->from / PGD_CPU_TILE * PGD_CPU_TILE; tile < it->to;
-         tile += PGD_CPU_TILE) {
-        attend_tile(t, it, tile);
-        merge_rows(t, it);
-    }
-    finish_rows(t, it);
-}
-
 // Points the tile's results at part i.
 static void open_part(const attn *t, attn_item *it, float *parts, int64_t i) {
     const int64_t m = it->rows * it->heads;
@@ -320,13 +316,43 @@ static void open_part(const attn *t, attn_item *it, float *parts, int64_t i) {
     it->o_t = it->sum_t + m;
 }
 
-void cpu_attn_tiles(const attn *t, attn_item *it, int64_t tile, int64_t end, float *parts) {
+// Tiles [tile, end), numbered from that of it->from: kept in `parts`, or merged (NULL).
+static void attend(const attn *t, attn_item *it, int64_t tile, int64_t end, float *parts) {
     const int64_t first = it->from / PGD_CPU_TILE;
+    attn_tile tiles[2];
     load_q(t, it);
+    find_tile(t, it, (first + tile) * PGD_CPU_TILE, &tiles[tile % 2]);
     for (; tile < end; tile++) {
-        open_part(t, it, parts, tile);
-        attend_tile(t, it, (first + tile) * PGD_CPU_TILE);
+        const attn_tile *here = &tiles[tile % 2];
+        attn_tile *next = &tiles[(tile + 1) % 2];
+        // Pieces that are put together have one place only.
+        const bool ahead = tile + 1 < end && t->direct_k && t->direct_v;
+        if (ahead) {
+            find_tile(t, it, here->position + PGD_CPU_TILE, next);
+        }
+        if (parts != NULL) {
+            open_part(t, it, parts, tile);
+        }
+        attend_tile(t, it, here, ahead ? next : here);
+        if (parts == NULL) {
+            merge_rows(t, it);
+        }
+        if (!ahead && tile + 1 < end) {
+            find_tile(t, it, here->position + PGD_CPU_TILE, next);
+        }
     }
+}
+
+void cpu_attn_whole(const attn *t, attn_item *it) {
+    begin_rows(t, it);
+    if (it->from < it->to) {
+        attend(t, it, 0, (it->to - 1) / PGD_CPU_TILE - it->from / PGD_CPU_TILE + 1, NULL);
+    }
+    finish_rows(t, it);
+}
+
+void cpu_attn_tiles(const attn *t, attn_item *it, int64_t tile, int64_t end, float *parts) {
+    attend(t, it, tile, end, parts);
 }
 
 void cpu_attn_join(const attn *t, attn_item *it, int64_t n, float *parts) {
