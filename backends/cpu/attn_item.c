@@ -290,9 +290,7 @@ static void finish_row(const attn *t, const attn_item *it, int64_t i, int64_t h)
     if (it->sum[r] == 0.0f) {
         memset(out, 0, (size_t)v_dim * sizeof(float));
     } else {
-        for (int64_t d = 0; d < v_dim; d++) {
-            out[d] = o[d] / it->sum[r];
-        }
+        t->k->f32_scale(o, 1.0f / it->sum[r], out, v_dim);
     }
     if (t->lse.p != NULL) {
         t->lse.p[(it->first + i) * t->lse.s0 + it->head + h] =
