@@ -10,8 +10,10 @@ static const pgd_option options[] = {
      .help = "instruction set of the kernels: auto, scalar, avx2, avx512 or avx512_bf16"},
     {.key = "act",
      .type = "str",
-     .value = "f32",
-     .help = "activations in products with bf16 weights: f32, or rounded to bf16 (bf16)"},
+     .value = "auto",
+     .help =
+         "activations in products with bf16 weights: f32, rounded to bf16 (bf16), or auto: bf16 "
+         "where the processor's own dot products of bf16 are faster than f32"},
 };
 
 static pgd_status pick(const pgd_host *host, const pgd_cpu_kernels **out) {
@@ -27,17 +29,17 @@ static pgd_status pick(const pgd_host *host, const pgd_cpu_kernels **out) {
     return PGD_OK;
 }
 
-static pgd_status read_act(const pgd_host *host, int32_t *out_dot_dtype) {
+static pgd_status read_act(const pgd_host *host, const pgd_cpu_kernels *k, int32_t *out_dot_dtype) {
     const char *act = host->option == NULL ? NULL : host->option(host, "act");
     *out_dot_dtype = PGD_DTYPE_NONE;
-    if (act == NULL || strcmp(act, "f32") == 0) {
-        return PGD_OK;
+    if (act == NULL || strcmp(act, "auto") == 0) {
+        *out_dot_dtype = pgd_cpu_dot_pays(k) ? PGD_BF16 : PGD_DTYPE_NONE;
+    } else if (strcmp(act, "bf16") == 0) {
+        *out_dot_dtype = PGD_BF16;
+    } else if (strcmp(act, "f32") != 0) {
+        return PGD_HOST_FAIL(host, PGD_INVALID,
+                             "cpu: option act is '%s', it may be auto, f32 or bf16", act);
     }
-    if (strcmp(act, "bf16") != 0) {
-        return PGD_HOST_FAIL(host, PGD_INVALID, "cpu: option act is '%s', it may be f32 or bf16",
-                             act);
-    }
-    *out_dot_dtype = PGD_BF16;
     return PGD_OK;
 }
 
@@ -70,7 +72,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     *out_backend = NULL;
     int32_t dot_dtype = PGD_DTYPE_NONE;
     PGD_TRY(pick(host, &kernels));
-    PGD_TRY(read_act(host, &dot_dtype));
+    PGD_TRY(read_act(host, kernels, &dot_dtype));
     self = host->alloc(host, sizeof(*self), 0);
     if (self == NULL) {
         return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "cpu: no memory for the backend");

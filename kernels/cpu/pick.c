@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <pagoda/types.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #define PGD_CPU_X86 1
@@ -16,7 +18,6 @@ static const pgd_cpu_kernels scalar_table = {
     .dot_bytes = 4,
 #include "list.inc"
 };
-#undef PGD_CPU_KERNEL
 
 #if PGD_CPU_X86
 #define PGD_CPU_KERNEL(name, result, params) .name = name##__avx2,
@@ -25,7 +26,6 @@ static const pgd_cpu_kernels avx2_table = {
     .dot_bytes = 4,
 #include "list.inc"
 };
-#undef PGD_CPU_KERNEL
 
 #define PGD_CPU_KERNEL(name, result, params) .name = name##__avx512,
 static const pgd_cpu_kernels avx512_table = {
@@ -33,7 +33,6 @@ static const pgd_cpu_kernels avx512_table = {
     .dot_bytes = 4,
 #include "list.inc"
 };
-#undef PGD_CPU_KERNEL
 
 #define PGD_CPU_KERNEL(name, result, params)     .name = name##__avx512,
 #define PGD_CPU_KERNEL_DOT(name, result, params) .name = name##__avx512_bf16,
@@ -42,8 +41,6 @@ static const pgd_cpu_kernels avx512_bf16_table = {
     .dot_bytes = 2,
 #include "list.inc"
 };
-#undef PGD_CPU_KERNEL_DOT
-#undef PGD_CPU_KERNEL
 #endif
 
 #if PGD_CPU_X86
@@ -88,6 +85,22 @@ static features look(void) {
 }
 #endif
 
+const char *const pgd_cpu_isas[] = {"scalar", "avx2", "avx512", "avx512_bf16", NULL};
+
+#define PGD_CPU_KERNEL(name, result, params)
+#define PGD_CPU_PRODUCT(name, w, x)     {#name, w, x, offsetof(pgd_cpu_kernels, name)},
+#define PGD_CPU_PRODUCT_DOT(name, w, x) {#name, w, x, offsetof(pgd_cpu_kernels, name)},
+const pgd_cpu_product pgd_cpu_products[] = {
+#include "list.inc"
+    {NULL, 0, 0, 0},
+};
+
+pgd_cpu_product_fn pgd_cpu_product_at(const pgd_cpu_kernels *k, const pgd_cpu_product *product) {
+    pgd_cpu_product_fn fn = NULL;
+    memcpy((void *)&fn, (const char *)k + product->slot, sizeof(fn));
+    return fn;
+}
+
 const pgd_cpu_kernels *pgd_cpu_pick(const char *isa) {
     int any = isa == NULL || strcmp(isa, "auto") == 0;
 #if PGD_CPU_X86
@@ -105,4 +118,13 @@ const pgd_cpu_kernels *pgd_cpu_pick(const char *isa) {
         return &scalar_table;
     }
     return NULL;
+}
+
+int pgd_cpu_dot_pays(const pgd_cpu_kernels *k) {
+#if PGD_CPU_X86
+    return k == &avx512_bf16_table && look().fast;
+#else
+    (void)k;
+    return 0;
+#endif
 }

@@ -101,25 +101,42 @@ VEC_INLINE void v_store_f16(uint16_t *p, vf a) {
     __m128i h = _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm_storeu_si128((__m128i *)p, h);
 }
-// The trees of v_sum and v_largest (math.inc): lane i with lane i + 4, then 2, 1.
-#define V_TREE(name, op)                                                                  \
-    VEC_INLINE float name(vf a) {                                                         \
-        __m128 c = _mm_##op##_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)); \
-        c = _mm_##op##_ps(c, _mm_movehl_ps(c, c));                                        \
-        c = _mm_##op##_ss(c, _mm_movehdup_ps(c));                                         \
-        return _mm_cvtss_f32(c);                                                          \
-    }
-V_TREE(v_tree_sum, add)
-V_TREE(v_tree_largest, max)
+// The tree of v_sum (math.inc): lane i with lane i + 4, then 2, 1.
+#define V_TREE_SUM
+VEC_INLINE float v_tree_sum(vf a) {
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
 typedef uint64_t vq __attribute__((vector_size(32)));
 VEC_INLINE vq q_mul(vq a, vq b) {
     return (vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+}
+VEC_INLINE vq q_zip_even(vq a, vq b) {
+    return (vq)_mm256_unpacklo_epi64((__m256i)a, (__m256i)b);
+}
+VEC_INLINE vq q_zip_odd(vq a, vq b) {
+    return (vq)_mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
 }
 VEC_INLINE uint32_t v_ge_bits(vf a, vf b) {
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ));
 }
 VEC_INLINE uint32_t v_gt_bits(vf a, vf b) {
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+VEC_INLINE float v_largest(vf a) {
+    __m128 h = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    h = _mm_max_ps(h, _mm_movehl_ps(h, h));
+    return _mm_cvtss_f32(_mm_max_ss(h, _mm_movehdup_ps(h)));
+}
+VEC_INLINE int64_t v_pack(float *p, vf a, uint32_t bits) {
+    float t[VW];
+    int64_t n = 0;
+    v_store(t, a);
+    for (; bits != 0; bits &= bits - 1) {
+        p[n++] = t[__builtin_ctz(bits)];
+    }
+    return n;
 }
 
 #endif
