@@ -86,6 +86,7 @@ typedef struct pgd_cpu_kernels {
 #define PGD_CPU_KERNEL_DOT(name, result, params) \
     result name##__avx512_bf16 params;           \
     result name##__amx params;
+#define PGD_CPU_KERNEL_ATTN(name, result, params) result name##__avx512_bf16 params;
 #include "list.inc"
 
 // Names of the instruction sets, slowest first, behind the last NULL.
