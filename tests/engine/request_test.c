@@ -12,6 +12,7 @@
 
 #include <pagoda/pagoda.h>
 
+#include "base/mem.h"
 #include "engine/inner.h"
 
 #define MODEL PGD_TEST_SOURCE_DIR "/tests/golden/models/llama-default"
@@ -451,6 +452,89 @@ static void test_cancelling_ends_all_answers(void **state) {
     pgd_engine_destroy(engine);
 }
 
+// ---- callbacks ---------------------------------------------------------------------------------
+
+typedef struct chain {
+    pgd_engine *engine;
+    pgd_request *other; // released by a callback of another request
+    int32_t n_ended;
+    int32_t n_left;
+} chain;
+
+// At its end a request submits the next one and releases itself, and once another that runs.
+static void on_link(void *arg, pgd_request *request, const pgd_delta *d) {
+    chain *c = arg;
+    if (!d->done) {
+        return;
+    }
+    c->n_ended++;
+    if (c->n_left-- > 0) {
+        pgd_request_desc next = desc_of();
+        next.max_tokens = 2;
+        next.on_delta = on_link;
+        next.arg = c;
+        (void)submit(c->engine, &next);
+    }
+    pgd_request_release(request);
+    pgd_request_release(request); // once more is harmless while the step runs
+    pgd_request_release(c->other);
+    c->other = NULL;
+}
+
+static void test_callbacks_may_submit_and_release(void **state) {
+    (void)state;
+    uint64_t before = pgd_mem_live();
+    chain c = {.engine = open_engine(MODEL, "cpu"), .n_left = 5};
+    uint64_t alive = pgd_mem_live();
+    pgd_request_desc d = desc_of();
+    c.other = submit(c.engine, &d);
+    d.max_tokens = 2;
+    d.on_delta = on_link;
+    d.arg = &c;
+    (void)submit(c.engine, &d);
+    run(c.engine);
+    assert_int_equal(c.n_ended, 6);
+    assert_int_equal(pgd_mem_live(), alive);
+    pgd_engine_stats s = {.size = sizeof(s)};
+    pgd_engine_get_stats(c.engine, &s);
+    assert_int_equal(s.n_length, 6);
+    assert_int_equal(s.n_running + s.n_waiting + s.blocks_used, 0);
+    pgd_engine_destroy(c.engine);
+    assert_int_equal(pgd_mem_live(), before);
+}
+
+// ---- text without a request --------------------------------------------------------------------
+
+static void test_encode_and_decode(void **state) {
+    (void)state;
+    pgd_engine *engine = open_engine(NANO, "null");
+    const char *text = "Ada has 12 apples; \xc3\xa9\xe4\xb8\xad.";
+    int32_t *ids = NULL;
+    int32_t n = 0;
+    char *back = NULL;
+    assert_int_equal(pgd_engine_encode(engine, text, 0, 1, &ids, &n), PGD_OK);
+    assert_true(n > 5);
+    assert_int_equal(pgd_engine_decode(engine, ids, (size_t)n, 0, &back), PGD_OK);
+    assert_string_equal(back, text);
+    pgd_free(back);
+    pgd_free(ids);
+    assert_int_equal(pgd_engine_encode(engine, text, 3, 1, &ids, &n), PGD_OK);
+    assert_int_equal(pgd_engine_decode(engine, ids, (size_t)n, 0, &back), PGD_OK);
+    assert_string_equal(back, "Ada");
+    pgd_free(back);
+    pgd_free(ids);
+    assert_int_equal(pgd_engine_decode(engine, NULL, 0, 0, &back), PGD_OK);
+    assert_string_equal(back, "");
+    pgd_free(back);
+    pgd_engine_destroy(engine);
+    engine = open_engine(MODEL, "null");
+    assert_int_equal(pgd_engine_encode(engine, text, 0, 1, &ids, &n), PGD_NOT_FOUND);
+    assert_null(ids);
+    assert_int_equal(pgd_engine_decode(engine, prompt, 1, 0, &back), PGD_NOT_FOUND);
+    assert_null(back);
+    pgd_engine_destroy(engine);
+}
+
 // ---- the null device ---------------------------------------------------------------------------
 
 static void test_the_null_device_is_certain(void **state) {
@@ -591,6 +675,8 @@ int main(void) {
         cmocka_unit_test(test_log_probabilities_of_the_prompt),
         cmocka_unit_test(test_answers_are_those_of_single_requests),
         cmocka_unit_test(test_cancelling_ends_all_answers),
+        cmocka_unit_test(test_callbacks_may_submit_and_release),
+        cmocka_unit_test(test_encode_and_decode),
         cmocka_unit_test(test_the_null_device_is_certain),
         cmocka_unit_test(test_wrong_numbers_are_named),
         cmocka_unit_test(test_wrong_lists_are_named),
