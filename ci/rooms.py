@@ -41,7 +41,7 @@ STANDARD = {f"{n}.h" for n in (
     "uchar wchar wctype").split()}
 # Headers of libraries, and the rooms that may use them.
 LIBRARIES = {"simdjson.h": ("base",), "xxhash.h": ("base",), "pcre2.h": ("text",),
-             "utf8proc.h": ("text",), "openssl/": ("kv", "load", "serve"),
+             "utf8proc.h": ("text",), "openssl/": ("base", "kv", "load", "serve"),
              "event2/": ("serve",), "curl/": ("load",), "hwloc.h": ("os",), "yaml.h": ("cli",)}
 SDK = ("status.h", "types.h", "plugin.h", "backend.h", "ops.h")
 SYSTEM_MACRO = re.compile(r"^\s*#\s*(?:if|elif|ifdef|ifndef)\b.*\b(_WIN32|__linux__|__APPLE__|"
@@ -54,8 +54,8 @@ FORBIDDEN_CALLS = {"exit", "_exit", "_Exit", "quick_exit", "abort", "printf", "p
                    "strcpy", "strcat", "strtok", "atoi"}
 PROGRAM_ROOMS = ("cli",)
 NEEDED = ("libpagoda.so", "libsimdjson.so", "libxxhash.so", "libpcre2-8.so", "libutf8proc.so",
-          "libcrypto.so", "libstdc++.so", "libgcc_s.so", "libm.so", "libc.so", "libdl.so",
-          "libpthread.so", "ld-linux")
+          "libcrypto.so", "libssl.so", "libevent", "libyaml-0.so", "libstdc++.so", "libgcc_s.so",
+          "libm.so", "libc.so", "libdl.so", "libpthread.so", "ld-linux")
 
 
 def is_test(path):

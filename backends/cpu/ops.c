@@ -87,7 +87,7 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, pgd_support *ou
     const char *tile = "";
     if (q->weight != NULL && q->op != PGD_OP_embed) {
         dtype = pgd_dtype_name(q->weight->dtype);
-        tile = q->weight->act_dtype == PGD_BF16 ? "_dot_12x32" : "_12x32";
+        tile = q->weight->act_dtype == PGD_BF16 ? "_dot" : "_12x32";
     } else if (q->op == PGD_OP_attn && q->kv != NULL) {
         dtype = pgd_dtype_name(q->kv->k_dtype);
         tile = "_64";

@@ -7,18 +7,24 @@
 #include "sample.h"
 
 // Behind this distance a whole vocabulary weighs less than the rounding of 1.
-#define FAR 45.0f
+#define FAR 32.0f
 
 double cpu_log_sum(const cpu_row *row) {
     double sum = 0.0;
     if (row->best < 0 || !isfinite(row->max)) { // all that have a probability have the same
         return row->best < 0 ? 0.0 : cpu_log_of((double)cpu_row_count(row, row->max));
     }
-    for (int64_t b = 0; b < row->blocks; b++) {
-        if (row->top[b] >= row->max - FAR) {
-            const int64_t at = b * row->block;
-            sum += row->k->f32_exp_sum(row->v + at, cpu_min(row->block, row->n - at), row->max);
+    for (int64_t b = 0; b < row->blocks;) {
+        const int64_t at = b * row->block;
+        const int64_t start = b;
+        while (b < row->blocks && row->top[b] >= row->max - FAR) {
+            b++;
         }
+        if (b > start) {
+            const int64_t end = cpu_min(b * row->block, row->n);
+            sum += row->k->f32_exp_sum(row->v + at, end - at, row->max, 1.0f, -INFINITY, INFINITY);
+        }
+        b += b < row->blocks;
     }
     return cpu_log_of(sum);
 }

@@ -155,6 +155,13 @@ VEC_INLINE vq q_mul(vq a, vq b) {
     return (a & 0xffffffffu) * (b & 0xffffffffu);
 #endif
 }
+// a[0], b[0], a[2], b[2] ... and a[1], b[1], a[3], b[3] ...
+VEC_INLINE vq q_zip_even(vq a, vq b) {
+    return (vq){a[0], b[0]};
+}
+VEC_INLINE vq q_zip_odd(vq a, vq b) {
+    return (vq){a[1], b[1]};
+}
 // Bit i set: lane i of a is at least (more than) that of b; never for a NaN.
 VEC_INLINE uint32_t v_bits(vi m) {
     return (uint32_t)((m[0] & 1) | (m[1] & 2) | (m[2] & 4) | (m[3] & 8));

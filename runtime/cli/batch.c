@@ -278,7 +278,7 @@ static pgd_status check_values(void) {
 
 int cli_batch(int argc, char **argv) {
     cli_args args = {
-        .command = &cli_commands[1],
+        .command = cli_find("batch"),
         .flags = {batch_flags, cli_sampling_flags, cli_engine_flags},
         .titles = {"input and output", "sampling, where a line does not say", "engine"},
         .n_groups = 3,

@@ -56,23 +56,16 @@ static pgd_status read_prompt(pgd_text *out) {
     return PGD_OK;
 }
 
-static pgd_status add_message(pgd_text *t, const char *role, pgd_str content) {
-    PGD_TRY(pgd_text_format(t, "{\"role\":\"%s\",\"content\":", role));
-    PGD_TRY(pgd_json_add_str(t, content));
-    return pgd_text_format(t, "}");
-}
-
 // Replaces the prompt by the model's chat template around it.
 static pgd_status apply_chat(const pgd_engine *engine, pgd_text *prompt) {
     pgd_text messages = {0};
     char *rendered = NULL;
     pgd_status status = pgd_text_format(&messages, "[");
     if (status == PGD_OK && values.system != NULL) {
-        status = add_message(&messages, "system", pgd_str_of(values.system));
-        status = status == PGD_OK ? pgd_text_format(&messages, ",") : status;
+        status = cli_add_message(&messages, "system", pgd_str_of(values.system));
     }
     if (status == PGD_OK) {
-        status = add_message(&messages, "user", pgd_text_view(prompt));
+        status = cli_add_message(&messages, "user", pgd_text_view(prompt));
     }
     if (status == PGD_OK) {
         status = pgd_text_format(&messages, "]");
@@ -87,12 +80,6 @@ static pgd_status apply_chat(const pgd_engine *engine, pgd_text *prompt) {
     pgd_free(rendered);
     pgd_text_free(&messages);
     return status;
-}
-
-// Tokens a second behind the first one.
-static double rate_of(const pgd_output *o) {
-    double seconds = (double)(o->total_ns - o->first_ns) / 1e9;
-    return o->n_ids > 1 && seconds > 0.0 ? (double)(o->n_ids - 1) / seconds : 0.0;
 }
 
 static pgd_status add_i32s(pgd_text *t, const char *key, const int32_t *values_, int32_t n) {
@@ -168,7 +155,7 @@ static pgd_status add_usage(pgd_text *t, const pgd_request *request, const char 
         "\"timing\":{\"first_token_ms\":%.3f,\"total_ms\":%.3f,\"tokens_per_s\":%.2f},"
         "\"device\":\"%s\"}",
         o.n_prompt, n_ids, o.n_prompt + n_ids, (double)o.first_ns / 1e6, (double)o.total_ns / 1e6,
-        rate_of(&o), device);
+        cli_rate_of(&o), device);
 }
 
 static pgd_status print_json(const pgd_engine *engine, const pgd_request *request, int32_t n) {
@@ -215,7 +202,7 @@ static pgd_status finish(const pgd_engine *engine, const pgd_request *request) {
     fflush(stdout);
     if (!values.quiet) {
         fprintf(stderr, "[%d tokens, %s; first token after %.1f ms, then %.1f tokens/s]\n", o.n_ids,
-                o.finish_reason, (double)o.first_ns / 1e6, rate_of(&o));
+                o.finish_reason, (double)o.first_ns / 1e6, cli_rate_of(&o));
     }
     return PGD_OK;
 }
@@ -240,7 +227,7 @@ static pgd_status generate(pgd_engine *engine, pgd_text *prompt) {
 
 int cli_run(int argc, char **argv) {
     cli_args args = {
-        .command = &cli_commands[0],
+        .command = cli_find("run"),
         .flags = {run_flags, cli_sampling_flags, cli_engine_flags},
         .titles = {"input and output", "sampling", "engine"},
         .n_groups = 3,

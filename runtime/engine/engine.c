@@ -31,24 +31,6 @@ static void report(const pgd_engine_options *o, const char *what, uint64_t done,
     }
 }
 
-pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
-    if (o->threads < 0 || o->threads > 1024) {
-        return pgd_fail(PGD_OUT_OF_RANGE, "threads is %d; 0 (one per core) to 1024 is allowed",
-                        o->threads);
-    }
-    PGD_TRY(pgd_team_open((uint32_t)o->threads, &e->team));
-    const pgd_dev_search search = {.files = o->plugins, .n_files = o->n_plugins};
-    PGD_TRY(pgd_dev_registry_create(&search, &e->registry));
-    const pgd_dev_desc desc = {
-        .uri = o->device != NULL ? o->device : "auto",
-        .team = e->team,
-        .allow_slow = o->allow_slow,
-    };
-    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
-    e->d = pgd_dev_device(e->dev);
-    return PGD_OK;
-}
-
 // A missing tokenizer or template is no failure: token ids still work.
 static pgd_status open_text(pgd_engine *e) {
     if (pgd_load_synthetic_is(e->folder)) {
@@ -122,13 +104,14 @@ static pgd_status load_model(pgd_engine *e, const pgd_load_plan *plan) {
 
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) {
-    PGD_TRY(pgd_load_find_model(o->model, e->folder, sizeof(e->folder)));
+    const pgd_load_progress progress = {.fn = o->progress, .arg = o->progress_arg};
+    PGD_TRY(pgd_load_fetch_model(o->model, &progress, e->folder, sizeof(e->folder)));
     PGD_TRY(pgd_load_config_read(e->folder, &e->config));
     PGD_TRY(open_text(e));
     PGD_TRY(pgd_load_weights_open(e->folder, weights));
     PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
     e->parameters = (*plan)->params;
-    PGD_TRY(pgd_engine_plan(e, o, *plan));
+    PGD_TRY(pgd_engine_choose(e, o, *plan));
     pgd_engine_work_of(e, *plan);
     return PGD_OK;
 }

@@ -52,6 +52,7 @@ struct pgd_engine {
     pgd_dev_registry *registry;
     pgd_dev *dev;
     const pgd_device *d;
+    char choice[800]; // why "auto" took this device; "" when there was nothing to choose
     char folder[4096];
     pgd_load_config *config;
     pgd_text_tokenizer *tokenizer; // NULL: the model has none
@@ -153,13 +154,17 @@ struct pgd_request {
     pgd_request *next_mail;
 };
 
-// engine.c, in the order of opening: options of any size into full ones; the device; the model's
-// files, its plan and the limits. weights and plan are the caller's, also on a failure.
+// engine.c and choose.c, in the order of opening: options of any size into full ones; the device,
+// if it was named; the model's files, its plan, the device if it was not named, and the limits.
+// weights and plan are the caller's, also on a failure.
 pgd_status pgd_engine_copy_options(const pgd_engine_options *options,
                                    pgd_engine_options *out) PGD_MUST_USE;
 pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) PGD_MUST_USE;
+// choose.c: the plan on the device that was named, or on the best one that takes it.
+pgd_status pgd_engine_choose(pgd_engine *e, const pgd_engine_options *o,
+                             const pgd_load_plan *plan) PGD_MUST_USE;
 // report.c: what a step costs at least.
 void pgd_engine_work_of(pgd_engine *e, const pgd_load_plan *plan);
 // plan.c: limits from the options, the model and the device's memory.

@@ -1,6 +1,7 @@
 // Text without a request: chat prompts, token ids, the model's own sampling values. [any] all of
 // it: what it reads of the engine never changes. See <pagoda/pagoda.h>.
 #include "engine/inner.h"
+#include "engine/text.h"
 
 #include <string.h>
 
@@ -137,4 +138,12 @@ void pgd_engine_defaults(const pgd_engine *e, pgd_request_desc *desc) {
     if (g->has_repetition_penalty && desc->size > offsetof(pgd_request_desc, repetition_penalty)) {
         desc->repetition_penalty = (float)g->repetition_penalty;
     }
+}
+
+const pgd_text_tokenizer *pgd_engine_tokenizer(const pgd_engine *e) {
+    return e->tokenizer;
+}
+
+const pgd_text_template *pgd_engine_template(const pgd_engine *e) {
+    return e->chat;
 }

@@ -42,7 +42,7 @@ class WrongUse(unittest.TestCase):
 
     def test_commands_and_flags(self):
         self.refuse(["runn"], "runn", "did you mean run?")
-        self.refuse(["serve"], "serve")
+        self.refuse(["quantize"], "quantize")
         self.refuse(["run", "--devic", "cpu"], "--devic", "--device")
         self.refuse(["run", "-p"], "-p", "TEXT")
         self.refuse(["run", "-z"], "-z")
@@ -104,8 +104,8 @@ class WrongModel(unittest.TestCase):
     def tearDown(self):
         self.folder.cleanup()
 
-    def refuse(self, *words, model=None):
-        status, out, err = pagoda("run", model or self.model, "-p", "x")
+    def refuse(self, *words, model=None, env=None):
+        status, out, err = pagoda("run", model or self.model, "-p", "x", env=env)
         self.assertEqual(status, 2, err)
         self.assertEqual(out, "")
         for word in words:
@@ -120,7 +120,8 @@ class WrongModel(unittest.TestCase):
     def test_names(self):
         self.refuse("/no/such", model="/no/such")
         self.refuse("gguf", model="model.gguf")
-        self.refuse("org/name", model="org/name")
+        offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": self.folder.name}
+        self.refuse("org/name", "HF_HUB_OFFLINE", model="org/name", env=offline)
 
     def test_config(self):
         self.edit_config(architectures=["FalconForCausalLM"])
