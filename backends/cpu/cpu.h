@@ -37,8 +37,8 @@
 typedef struct cpu_backend {
     const pgd_host *host;
     const pgd_cpu_kernels *kernels;
-    int32_t dot_dtype; // of the option act: 0 or BF16
-    uint32_t reserved0;
+    int32_t dot_dtype;          // of the option act: 0 or BF16
+    int32_t attn_dtype;         // of the option attn: 0 or BF16
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
 } cpu_backend;
@@ -330,7 +330,9 @@ typedef struct cpu_sample {
     int32_t *ranks;
     int32_t *state;
     int64_t state_pitch, state_rows;
-    float *room; // the scratch, a part for each worker; NULL = there is none
+    float *room;      // the scratch, a part for each worker; NULL = there is none
+    int64_t n_panels; // of a head that gives the best of its panels, 0 = logits are all written
+    int64_t n_plain;  // live rows of which only the largest logit counts, 0 without panels
 } cpu_sample;
 // The args of sample at the end of head_sample.
 static inline pgd_sample_args cpu_sample_of(const pgd_head_sample_args *a) {
@@ -347,7 +349,11 @@ static inline pgd_sample_args cpu_sample_of(const pgd_head_sample_args *a) {
 // Bytes of scratch for rows of n logits.
 uint64_t cpu_sample_bytes(const pgd_device *d, int64_t n);
 pgd_status cpu_sample_init(cpu_op *op, const pgd_sample_args *a, cpu_sample *out) PGD_MUST_USE;
-pgd_status cpu_sample_live(const cpu_op *op, const cpu_sample *c) PGD_MUST_USE;
+pgd_status cpu_sample_live(const cpu_op *op, cpu_sample *c) PGD_MUST_USE;
+// Takes columns [32 index, 32 index + cols) of rows [r0, r0 + m), y [m][32]: the best of rows of
+// which only that counts, all of the others.
+void cpu_sample_panel(const cpu_sample *c, int64_t index, int64_t cols, int64_t r0, int64_t m,
+                      const float *y);
 void cpu_sample_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker);
 
 #define CPU_OP_DECLARE(name, family) \

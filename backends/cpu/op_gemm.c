@@ -4,7 +4,7 @@
 // the blocks of a group next to each other, so that W comes from memory once.
 //
 //   few rows    an item is about 128 KiB of W, read from front to back
-//   many rows   blocks of up to 132 rows, groups of up to 4 panels, k in slabs: a slab of x stays
+//   many rows   blocks of up to 128 rows, groups of up to 4 panels, k in slabs: a slab of x stays
 //               in L2 while the panels pass; 512 products of a panel stay in L1 while all rows pass
 //
 // Each part of a panel (512 products deep) names the part that comes after it, and the kernel
@@ -18,12 +18,12 @@
 #include "cpu.h"
 
 enum {
-    ITEM_BYTES = 128 << 10,         // of weights in an item, when there are few rows
-    FEW_ROWS = 32,                  // up to here it is reading W that takes the time
-    BLOCK_ROWS = 11 * PGD_CPU_ROWS, // most rows of a block
-    GROUP = 4,                      // panels of an item, when there are many rows
-    SLAB_BYTES = 512 << 10,         // of x: half of an L2
-    ITEMS_A_WORKER = 4,             // at least, so that all end at about the same time
+    ITEM_BYTES = 128 << 10, // of weights in an item, when there are few rows
+    FEW_ROWS = 32,          // up to here it is reading W that takes the time
+    BLOCK_ROWS = 128,       // most rows of a block
+    GROUP = 4,              // panels of an item, when there are many rows
+    SLAB_BYTES = 512 << 10, // of x: half of an L2
+    ITEMS_A_WORKER = 4,     // at least, so that all end at about the same time
 };
 
 typedef struct product {
@@ -31,8 +31,9 @@ typedef struct product {
     const pgd_weight *w;
     pgd_cpu_product_fn fn;
     cpu_view x, y, aux;
-    unsigned char *rounded; // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
-    const float *bias;      // NULL = none
+    unsigned char *rounded;   // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
+    const float *bias;        // NULL = none
+    const cpu_sample *sample; // what takes y panel by panel, NULL = y is written
     pgd_cpu_finish how;
     uint32_t n_workers;
     bool gated; // y is act(gate) * up, W in gated layout
@@ -130,10 +131,15 @@ static void sums(const product *p, int64_t p0, int64_t p1, int64_t r0, int64_t m
     }
 }
 
-static void plain_end(const product *p, int64_t index, int64_t r0, int64_t m, const float *acc) {
+static void plain_end(const product *p, int64_t index, int64_t r0, int64_t m, float *acc) {
     pgd_cpu_finish how = p->how;
     int64_t first = 0;
     const int64_t cols = cpu_panel_columns(p->w, index, &first);
+    if (p->sample != NULL && p->sample->n_plain > 0) {
+        p->k->f32_finish_32(acc, PGD_CPU_PANEL, m, cols, acc, PGD_CPU_PANEL, &how);
+        cpu_sample_panel(p->sample, index, cols, r0, m, acc);
+        return;
+    }
     how.bias = p->bias == NULL ? NULL : p->bias + first;
     how.aux = p->aux.p == NULL ? NULL : p->aux.p + r0 * p->aux.s0 + first;
     how.ldaux = p->aux.s0;
@@ -467,8 +473,16 @@ pgd_status cpu_make_qkv_rope_write(cpu_op *op, const pgd_qkv_rope_write_args *a)
 // ---- head_sample -------------------------------------------------------------------------------
 
 static pgd_status head_live(cpu_op *op) {
-    PGD_TRY(cpu_sample_live(op, &CPU_STATE(fused, op)->rest.sample));
+    fused *f = CPU_STATE(fused, op);
+    cpu_sample *c = &f->rest.sample;
+    PGD_TRY(cpu_sample_live(op, c));
+    f->rest_floats = c->n_plain == op->rows ? cpu_max(1, c->n_panels) : 4 * c->n;
     return fused_live(op);
+}
+
+// Only panels that lie one behind the other are ids in order.
+static bool takes_panels(const pgd_head_sample_args *a) {
+    return !a->keep_logits && a->w->layout == CPU_LAYOUT_PANELS && a->w->desc.n > 1;
 }
 
 pgd_status cpu_make_head_sample(cpu_op *op, const pgd_head_sample_args *a) {
@@ -481,6 +495,10 @@ pgd_status cpu_make_head_sample(cpu_op *op, const pgd_head_sample_args *a) {
     PGD_TRY(fused_init(op, a->w, &a->x, &a->norm_w, &a->normed, a->eps));
     PGD_TRY(cpu_sample_init(op, &sample, &f->rest.sample));
     f->product.y = f->rest.sample.logits;
+    if (takes_panels(a)) {
+        f->rest.sample.n_panels = a->w->n_panels;
+        f->product.sample = &f->rest.sample;
+    }
     set_rest(op, cpu_sample_rows, &f->rest.sample, 4 * a->w->desc.n);
     op->live = head_live;
     return PGD_OK;

@@ -53,7 +53,8 @@ static bool is_changed(const pgd_sampling *s) {
 
 // The largest logit is all that is asked for, or not even that.
 static bool is_plain(const pgd_sampling *s) {
-    return !is_told(s) && !is_changed(s) && (s->flags & (PGD_SAMPLE_GREEDY | PGD_SAMPLE_GIVEN)) != 0;
+    return !is_told(s) && !is_changed(s) &&
+           (s->flags & (PGD_SAMPLE_GREEDY | PGD_SAMPLE_GIVEN)) != 0;
 }
 
 // ---- a row -------------------------------------------------------------------------------------
@@ -143,6 +144,37 @@ static int32_t full_token(const cpu_sample *c, int64_t r, const pgd_sampling *s,
     return token;
 }
 
+void cpu_sample_panel(const cpu_sample *c, int64_t index, int64_t cols, int64_t r0, int64_t m,
+                      const float *y) {
+    for (int64_t i = 0; i < m; i++) {
+        const pgd_sampling s = sampling_of(c->batch, r0 + i);
+        const float *from = y + i * PGD_CPU_PANEL;
+        float *row = c->logits.p + (r0 + i) * c->logits.s0;
+        if (!is_plain(&s)) {
+            memcpy(row + index * PGD_CPU_PANEL, from, (size_t)cols * sizeof(float));
+            continue;
+        }
+        const int64_t best = c->k->f32_argmax(from, cols);
+        const int32_t id = (int32_t)(index * PGD_CPU_PANEL + best);
+        row[index] = best < 0 ? NAN : from[best];
+        memcpy(row + c->n_panels + index, &id, sizeof(id));
+    }
+}
+
+// Panels rise with the ids, so the first of the best has the lowest id.
+static int32_t plain_token(const cpu_sample *c, int64_t r) {
+    const float *row = c->logits.p + r * c->logits.s0;
+    if (c->n_plain == 0) {
+        return (int32_t)c->k->f32_argmax(row, c->n);
+    }
+    const int64_t panel = c->k->f32_argmax(row, c->n_panels);
+    int32_t id = -1;
+    if (panel >= 0) {
+        memcpy(&id, row + c->n_panels + panel, sizeof(id));
+    }
+    return id;
+}
+
 void cpu_sample_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
     const cpu_sample *c = ctx;
     float *room = c->room == NULL ? NULL : c->room + (int64_t)worker * 2 * room_floats(c->n);
@@ -152,7 +184,7 @@ void cpu_sample_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
         if (!is_plain(&s)) {
             token = full_token(c, r, &s, room);
         } else if (!is_given(&s)) {
-            token = (int32_t)c->k->f32_argmax(c->logits.p + r * c->logits.s0, c->n);
+            token = plain_token(c, r);
         }
         if (!is_given(&s)) {
             count_token(state_of(c, &s), token);
@@ -181,8 +213,10 @@ static pgd_status check_told(const pgd_exec *x, const cpu_sample *c, int64_t r,
 static pgd_status check_lists(const pgd_exec *x, const cpu_sample *c, int64_t r,
                               const pgd_sampling *s) {
     const cpu_batch *b = c->batch;
-    if (s->mask_row < 0 || (s->mask_row > 0 && (b->mask == NULL || (uint64_t)s->mask_row >
-                                                b->mask_words / (uint64_t)((c->n + 31) / 32)))) {
+    if (s->mask_row < 0 ||
+        (s->mask_row > 0 &&
+         (b->mask == NULL ||
+          (uint64_t)s->mask_row > b->mask_words / (uint64_t)((c->n + 31) / 32)))) {
         return CPU_FAIL(x->dev, PGD_INVALID, "sample: output %lld has mask row %d", (long long)r,
                         (int)s->mask_row);
     }
@@ -217,8 +251,8 @@ static pgd_status check_penalties(const pgd_exec *x, const cpu_sample *c, int64_
                         (double)s->frequency, (int)s->state_row);
     }
     if (s->state_row > 0 && c->state == NULL) {
-        return CPU_FAIL(x->dev, PGD_UNSUPPORTED,
-                        "sample: output %lld counts tokens, without state", (long long)r);
+        return CPU_FAIL(x->dev, PGD_UNSUPPORTED, "sample: output %lld counts tokens, without state",
+                        (long long)r);
     }
     if (s->state_row < 0 || s->state_row > c->state_rows) {
         return CPU_FAIL(x->dev, PGD_INVALID, "sample: output %lld has state row %d of %lld",
@@ -267,7 +301,7 @@ static pgd_status check_row(const pgd_exec *x, const cpu_sample *c, int64_t r) {
     return PGD_OK;
 }
 
-pgd_status cpu_sample_live(const cpu_op *op, const cpu_sample *c) {
+pgd_status cpu_sample_live(const cpu_op *op, cpu_sample *c) {
     const cpu_batch *b = &op->batch;
     PGD_TRY(cpu_check_tokens(op->x, b, op->rows));
     if (op->rows > 0 &&
@@ -275,8 +309,11 @@ pgd_status cpu_sample_live(const cpu_op *op, const cpu_sample *c) {
         return CPU_FAIL(op->x->dev, PGD_INVALID, "sample: %lld rows without sampling parameters",
                         (long long)op->rows);
     }
+    c->n_plain = 0;
     for (int64_t r = 0; r < op->rows; r++) {
+        const pgd_sampling s = sampling_of(b, r);
         PGD_TRY(check_row(op->x, c, r));
+        c->n_plain += c->n_panels > 0 && is_plain(&s);
     }
     return PGD_OK;
 }
@@ -326,7 +363,7 @@ pgd_status cpu_sample_init(cpu_op *op, const pgd_sample_args *a, cpu_sample *out
 }
 
 static pgd_status sample_live(cpu_op *op) {
-    const cpu_sample *c = CPU_STATE(cpu_sample, op);
+    cpu_sample *c = CPU_STATE(cpu_sample, op);
     PGD_TRY(cpu_sample_live(op, c));
     cpu_phase_set(&op->phases[0], op->rows, 4 * c->n, 1);
     return PGD_OK;

@@ -171,8 +171,8 @@ static void keep_top_p(draw *d, float top_p) {
     if (near > low && row->k->f32_count_ge(row->top, row->blocks, low) > FEW_BLOCKS) {
         const cpu_live live = cpu_row_live(row, near);
         if (live.v != row->v) {
-            const double rest = row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse,
-                                                    d->floor, near);
+            const double rest =
+                row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse, d->floor, near);
             if (floor_among(d, live, near, rest * 0x1p+40, share)) {
                 return;
             }
@@ -210,8 +210,8 @@ static void run_step(const draw *d, int64_t start, const uint32_t *words, leader
         }
         v = padded;
     }
-    uint64_t may = row->k->f32_race_64(v, words, row->max, (float)d->inverse, (float)best->mark,
-                                       d->floor);
+    uint64_t may =
+        row->k->f32_race_64(v, words, row->max, (float)d->inverse, (float)best->mark, d->floor);
     for (; may != 0; may &= may - 1) {
         const int i = __builtin_ctzll(may);
         run(d, (int32_t)(start + i), words[i], best);

@@ -130,8 +130,8 @@ static void isas_agree(void **state) {
     FOR_EACH_PRODUCT(kernels, product) {
         const pgd_cpu_kernels *scalar = pgd_cpu_pick("scalar");
         const int64_t k = taken(product, DEPTH - 1);
-        if (product->x_dtype != PGD_BF16) {
-            continue;
+        if (product->x_dtype != PGD_BF16 || strcmp(kernels->isa, "amx") == 0) {
+            continue; // amx_test.c has the order of amx
         }
         run(kernels, product, 0, ROWS, k, 0, got);
         (void)prepare(scalar);

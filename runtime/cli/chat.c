@@ -39,6 +39,7 @@ typedef struct chat {
     pgd_text line;
     int32_t max_model_len;
     int32_t asks;    // 1: stdin and stderr are a terminal, so there is a prompt
+    int32_t edits;   // 1: and it does what escape sequences say
     int32_t colours; // on stderr
     int32_t out_is_terminal;
     int32_t failed; // 1: a turn failed
@@ -47,22 +48,19 @@ typedef struct chat {
 
 // ---- what people see ---------------------------------------------------------------------------
 
+// 1 when stderr is a terminal that does what escape sequences say.
+static int32_t is_able(void) {
+    const char *term = pgd_os_env("TERM");
+    return pgd_os_is_terminal(2) && (term == NULL || strcmp(term, "dumb") != 0);
+}
+
 static int32_t wants_colours(void) {
     const char *no = pgd_os_env("NO_COLOR");
-    const char *term = pgd_os_env("TERM");
-    return pgd_os_is_terminal(2) && (no == NULL || no[0] == '\0') &&
-           (term == NULL || strcmp(term, "dumb") != 0);
+    return is_able() && (no == NULL || no[0] == '\0');
 }
 
 static void notice(const chat *c, const char *text) {
     (void)fprintf(stderr, c->colours ? "\033[2m%s\033[0m\n" : "%s\n", text);
-}
-
-static void prompt(const chat *c, const char *text) {
-    if (c->asks) {
-        (void)fprintf(stderr, c->colours ? "\033[1;32m%s\033[0m " : "%s ", text);
-        (void)fflush(stderr);
-    }
 }
 
 static void say_failure(chat *c, pgd_status status) {
@@ -337,6 +335,20 @@ static int32_t obey(chat *c, pgd_str line) {
 
 // ---- the conversation --------------------------------------------------------------------------
 
+// The next line, after a sign of one letter where somebody types.
+static pgd_status read_line(chat *c, const char *sign, int32_t *out_kind) {
+    char text[32];
+    (void)snprintf(text, sizeof(text), c->colours ? "\033[1;32m%s\033[0m " : "%s ", sign);
+    if (c->edits) {
+        return cli_chat_edit(&c->lines, text, 2, &c->line, out_kind);
+    }
+    if (c->asks) {
+        (void)fputs(text, stderr);
+        (void)fflush(stderr);
+    }
+    return cli_chat_line(&c->lines, &c->line, out_kind);
+}
+
 // Reads what is between """ and """ into c->line, whose first line has been read.
 static pgd_status read_block(chat *c, int32_t *out_kind) {
     static const char mark[] = "\"\"\"";
@@ -347,9 +359,8 @@ static pgd_status read_block(chat *c, int32_t *out_kind) {
     *out_kind = CLI_LINE;
     while (status == PGD_OK && *out_kind == CLI_LINE && !pgd_str_ends(part, PGD_STR(mark))) {
         status = pgd_text_format(&all, "%.*s\n", (int)part.len, part.ptr);
-        prompt(c, ".");
         if (status == PGD_OK) {
-            status = cli_chat_line(&c->lines, &c->line, out_kind);
+            status = read_line(c, ".", out_kind);
         }
         part = pgd_text_view(&c->line);
     }
@@ -367,8 +378,7 @@ static pgd_status read_block(chat *c, int32_t *out_kind) {
 
 // Reads one message or order. CLI_LINE_... in out_kind.
 static pgd_status read_message(chat *c, int32_t *out_kind) {
-    prompt(c, ">");
-    PGD_TRY(cli_chat_line(&c->lines, &c->line, out_kind));
+    PGD_TRY(read_line(c, ">", out_kind));
     pgd_str line = pgd_str_trim(pgd_text_view(&c->line));
     if (*out_kind == CLI_LINE && pgd_str_starts(line, PGD_STR("\"\"\""))) {
         return read_block(c, out_kind);
@@ -433,6 +443,7 @@ static pgd_status open_chat(chat *c, const char *model) {
     c->model = model != NULL ? model : PGD_LOAD_DEFAULT_MODEL;
     c->max_model_len = info.max_model_len;
     c->asks = pgd_os_is_terminal(0) && pgd_os_is_terminal(2);
+    c->edits = c->asks && is_able();
     c->out_is_terminal = pgd_os_is_terminal(1);
     c->colours = wants_colours();
     if (pgd_os_interrupt_catch() != PGD_OK) {
@@ -440,8 +451,8 @@ static pgd_status open_chat(chat *c, const char *model) {
     }
     if (c->asks && !values.quiet) {
         (void)snprintf(text, sizeof(text),
-                       "%.100s on %s (%.64s), %d tokens of context. /help lists "
-                       "what there is; Ctrl-C stops an answer, Ctrl-D ends.",
+                       "%.100s on %s (%.64s), %d tokens of context\n"
+                       "/help lists what there is; Ctrl-C stops an answer, Ctrl-D ends\n",
                        c->model, info.device, info.device_name, info.max_model_len);
         notice(c, text);
     }

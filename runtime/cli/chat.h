@@ -39,9 +39,14 @@ pgd_status cli_chat_save(const cli_chat_messages *m, const char *model,
 
 enum { CLI_LINE = 0, CLI_LINE_END = 1, CLI_LINE_INTERRUPTED = 2 };
 
+#define CLI_CHAT_HISTORY 200
+
 // Lines of stdin; zero-initialise it.
 typedef struct cli_chat_lines {
-    pgd_text pending; // read, not yet given
+    pgd_text pending; // read, not yet given but for
+    size_t taken;     // bytes at its beginning
+    pgd_text history[CLI_CHAT_HISTORY];
+    size_t n_history;
     int32_t ended;
     int32_t reserved0;
 } cli_chat_lines;
@@ -50,10 +55,19 @@ typedef struct cli_chat_lines {
 // interrupt cut off is thrown away.
 //   fails  DATA_LOSS (stdin cannot be read), INVALID (a line that is no UTF-8, or too long)
 pgd_status cli_chat_line(cli_chat_lines *l, pgd_text *line, int32_t *out_kind) PGD_MUST_USE;
+// Keeps a line for Up and Down; an empty one and one like the last are not kept.
+pgd_status cli_chat_remember(cli_chat_lines *l, pgd_str line) PGD_MUST_USE;
 void cli_chat_lines_free(cli_chat_lines *l);
 
 // Writes model text to a stream; on a terminal control characters become '?', so that no text can
 // move the cursor or rename the window.
 void cli_chat_print(void *stream, const char *text, size_t len, int32_t is_terminal);
+
+// ---- chat_edit.c -------------------------------------------------------------------------------
+
+// The same as cli_chat_line on a terminal, with editing and history. prompt_width: its columns.
+//   fails  INVALID (too long, or stdin is no terminal)
+pgd_status cli_chat_edit(cli_chat_lines *l, const char *prompt, int32_t prompt_width,
+                         pgd_text *line, int32_t *out_kind) PGD_MUST_USE;
 
 #endif

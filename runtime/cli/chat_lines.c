@@ -59,8 +59,27 @@ pgd_status cli_chat_line(cli_chat_lines *l, pgd_text *line, int32_t *out_kind) {
     }
 }
 
+pgd_status cli_chat_remember(cli_chat_lines *l, pgd_str line) {
+    if (line.len == 0 ||
+        (l->n_history > 0 && pgd_str_equal(pgd_text_view(&l->history[l->n_history - 1]), line))) {
+        return PGD_OK;
+    }
+    if (l->n_history == CLI_CHAT_HISTORY) {
+        pgd_text_free(&l->history[0]);
+        memmove(&l->history[0], &l->history[1], (CLI_CHAT_HISTORY - 1) * sizeof(l->history[0]));
+        l->n_history--;
+    }
+    l->history[l->n_history] = (pgd_text){0};
+    PGD_TRY(pgd_text_add_str(&l->history[l->n_history], line));
+    l->n_history++;
+    return PGD_OK;
+}
+
 void cli_chat_lines_free(cli_chat_lines *l) {
     pgd_text_free(&l->pending);
+    for (size_t i = 0; i < l->n_history; i++) {
+        pgd_text_free(&l->history[i]);
+    }
 }
 
 // 1 for what a terminal takes as an order: C0 but newline and tab, DEL, and C1.

@@ -280,11 +280,14 @@ static pgd_status transfer(part *p) {
         pgd_os_sleep_ns(pause);
         pause *= 2;
     }
+    char all[32] = "";
+    if (p->file->bytes != PGD_LOAD_HTTP_UNKNOWN) {
+        (void)snprintf(all, sizeof(all), " of %llu", (unsigned long long)p->file->bytes);
+    }
     return pgd_fail_note(status,
-                         "downloading %s: %llu of %llu bytes are kept and the next run "
-                         "goes on from there",
-                         p->file->name, (unsigned long long)p->have,
-                         (unsigned long long)p->file->bytes);
+                         "downloading %s: %llu%s bytes are kept and the next run goes on from "
+                         "there",
+                         p->file->name, (unsigned long long)p->have, all);
 }
 
 // ---- checksums ---------------------------------------------------------------------------------

@@ -7,11 +7,13 @@ import json
 import os
 import pathlib
 import pty
+import re
 import select
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -25,7 +27,7 @@ SLOW = ["--device", "null{step_us=30000}", "--ignore-eos", "-n", "400"]
 def environment(**more):
     keep = ("PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS")
     env = {k: os.environ[k] for k in keep if k in os.environ}
-    return {**env, "PAGODA_PLUGIN_PATH": PLUGINS, "TERM": "xterm", **more}
+    return {**env, "PAGODA_PLUGIN_PATH": PLUGINS, "TERM": "dumb", **more}
 
 
 def chat(*args, stdin="", model=NANO, **env):
@@ -107,17 +109,18 @@ class OnATerminal(unittest.TestCase):
             self.assertNotIn("\033[", greeting.replace("\033[K", "") + answer)
 
     def test_colours(self):
-        with Terminal(*GREEDY) as t:
-            t.until("\033[1;32m>\033[0m ")
+        with Terminal(*GREEDY, TERM="xterm") as t:
+            self.assertIn("\033[2m", t.until("\033[1;32m>\033[0m "))
             t.type("/exit\r")
             self.assertEqual(t.finish(), 0)
-        for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        for env in ({"NO_COLOR": "1", "TERM": "xterm"}, {"TERM": "dumb"}):
             with Terminal(*GREEDY, **env) as t:
                 t.until("> ")
                 t.type("/help\r")
-                self.assertNotIn("\033[", t.until("> "))
+                shown = t.until("Ctrl-C")
                 t.type("/exit\r")
                 self.assertEqual(t.finish(), 0)
+                self.assertIsNone(re.search("\033\\[[0-9;]*m", shown + t.shown))
 
     def test_interrupt_stops_the_answer(self):
         with Terminal(*SLOW, NO_COLOR="1") as t:
@@ -171,6 +174,90 @@ class OnATerminal(unittest.TestCase):
             t.type("What is 7 + 5?\r")
             self.assertNotIn("tokens/s", t.until("> "))
             t.type(CTRL_D)
+            self.assertEqual(t.finish(), 0)
+
+
+LEFT, RIGHT, UP, DOWN = "\033[D", "\033[C", "\033[A", "\033[B"
+HOME, END, DELETE = "\033[H", "\033OF", "\033[3~"
+READY = "\033[K\r\033[2C"  # an empty line, the cursor behind the prompt
+
+
+class Editing(unittest.TestCase):
+    """Lines as they are edited on a terminal that understands escape sequences."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name, "saved")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def questions(self, *lines):
+        """What arrives as the user's messages when these keys are typed."""
+        with Terminal("--device", "null", "-n", "1", TERM="xterm", NO_COLOR="1") as t:
+            for line in lines:
+                t.until(READY)
+                t.type(line)
+            t.until(READY)
+            t.type(f"/save {self.path}\r")
+            t.until("messages in")
+            t.until(READY)
+            t.type(CTRL_D)
+            self.assertEqual(t.finish(), 0)
+            # The terminal is as it was.
+            flags = termios.tcgetattr(t.fd)[3]
+            self.assertTrue(flags & termios.ICANON and flags & termios.ECHO)
+            self.last = t
+        messages = json.loads(self.path.read_text())["messages"]
+        return [m["content"] for m in messages if m["role"] == "user"]
+
+    def test_keys(self):
+        self.assertEqual(self.questions(
+            "abd" + LEFT + "c\r",
+            "bcx\x7f" + HOME + "a" + END + "d\r",
+            "xxabc" + HOME + DELETE + "\x04\r",
+            "abc def" + "\x17" + "x\r",
+            "abcdef" + LEFT * 3 + "\x0b\r",
+            "abcdef" + LEFT * 3 + "\x15\r",
+            "bc\x01a\x05d\x02\x02\x06|\r",
+            "a\033[99;5Xb\033[200c" + LEFT * 9 + RIGHT * 9 + "\x7f" * 1 + "c\r"),
+            ["abcd", "abcd", "abc", "abc x", "abc", "def", "abc|d", "ac"])
+
+    def test_characters(self):
+        self.assertEqual(self.questions(
+            "äöü" + LEFT + "\x7f" + "\r", "日本語\x7f\x7f" + "é\r", "😀x" + LEFT * 2 + "y\r"),
+            ["äü", "日é", "y😀x"])
+
+    def test_history(self):
+        self.assertEqual(self.questions(
+            "one\r", "two\r", UP + UP + "!\r", "draft" + UP + DOWN + "ed\r", "\x10" * 9 + "\r",
+            DOWN + "end\r"),
+            ["one", "two", "one!", "drafted", "one", "end"])
+
+    def test_long_line(self):
+        text = "".join(f"{i} " for i in range(3000)).strip()  # longer than a terminal passes on
+        self.assertEqual(self.questions(f"/system {text}\r"), [])
+        saved = json.loads(self.path.read_text())["messages"]
+        self.assertTrue(saved == [{"role": "system", "content": text}], len(str(saved)))
+
+    def test_paste(self):
+        paste = "\033[200~def f():\r\treturn 1\n\033[201~"
+        self.assertEqual(self.questions("look: " + paste + "ok\r"),
+                         ["look: def f():\n\treturn 1\nok"])
+
+    def test_ends(self):
+        with Terminal("--device", "null", "-n", "1", TERM="xterm", NO_COLOR="1") as t:
+            t.until(READY)
+            t.type("thrown away")
+            t.until("thrown away")
+            t.type(CTRL_C)
+            t.until("Ctrl-D or /exit")
+            t.until(READY)
+            t.type("x" + LEFT)
+            t.until("x")
+            t.type(CTRL_D)  # deletes the x
+            t.until(READY)
+            t.type(CTRL_D)  # and ends
             self.assertEqual(t.finish(), 0)
 
 

@@ -37,11 +37,34 @@ pgd_status pgd_engine_submit(pgd_engine *engine, const pgd_request_desc *d, pgd_
     return PGD_OK;
 }
 
+pgd_status pgd_engine_decode(const pgd_engine *engine, const int32_t *ids, size_t n,
+                             uint32_t keep_special, char **out) {
+    FUZZ_CHECK(engine == NULL && ids != NULL && n == 1 && keep_special <= 1);
+    return pgd_mem_copy_text("t", out);
+}
+
+void pgd_request_output(const pgd_request *request, pgd_output *out) {
+    FUZZ_CHECK(request != NULL);
+    *out = (pgd_output){.size = out->size,
+                        .done = 1,
+                        .text = "a\"\xFF",
+                        .text_len = 3,
+                        .finish_reason = "stop",
+                        .stop_id = -1,
+                        .n = 1,
+                        .n_logprobs = -1,
+                        .n_prompt_logprobs = -1};
+}
+
+void pgd_request_choice(const pgd_request *request, int32_t index, pgd_output *out) {
+    FUZZ_CHECK(index == 0);
+    pgd_request_output(request, out);
+}
+
 pgd_status fuzz_one(const uint8_t *data, size_t size) {
     pgd_json_doc *doc = NULL;
     pgd_text answer = {0};
     pgd_request *request = NULL;
-    pgd_output output = {.text = "a\"\xFF", .text_len = 3, .finish_reason = "stop"};
     pgd_status status = pgd_json_parse((pgd_str){(const char *)data, size}, "a line", 0, &doc);
     const pgd_json *root = pgd_json_root(doc);
     int32_t is_chat = pgd_json_get(root, "prompt") == NULL;
@@ -55,10 +78,13 @@ pgd_status fuzz_one(const uint8_t *data, size_t size) {
         FUZZ_CHECK((status == PGD_OK) == (request != NULL));
     }
     if (request != NULL) {
-        status = cli_batch_add_answer(&answer, id, is_chat, "m", &output, NULL);
+        const cli_batch_line line = {
+            .model = "m", .custom_id = id, .request = request, .is_chat = is_chat};
+        status = cli_batch_add_answer(&line, &answer);
     } else if (status == PGD_INVALID) {
-        pgd_status added =
-            cli_batch_add_answer(&answer, id, is_chat, "m", NULL, pgd_fail_text(status));
+        const cli_batch_line line = {
+            .model = "m", .custom_id = id, .refusal = pgd_fail_text(status), .is_chat = is_chat};
+        pgd_status added = cli_batch_add_answer(&line, &answer);
         status = added == PGD_OK ? status : added;
     }
     FUZZ_CHECK(pgd_utf8_valid(pgd_text_view(&answer)));

@@ -264,6 +264,16 @@ def test_storage_without_ranges(machine, hub):
     assert len(downloads(hub)) == 2
 
 
+def test_sizes_that_are_not_said(machine, hub):
+    hub.no_sizes = True
+    machine.take("org/nano")
+    for name in WANTED:
+        assert (machine.snapshot("org/nano") / name).read_bytes() == \
+            hub.repos["org/nano"].files[name]
+    hub.lies["config.json"] = "0" * 40
+    machine.refuse("org/nano", "checksum", env={"HF_HUB_CACHE": str(machine.home / "other")})
+
+
 def test_stalled_connection(machine, hub):
     hub.stall = True
     hub.tears = [100000]
