@@ -37,8 +37,8 @@
 typedef struct cpu_backend {
     const pgd_host *host;
     const pgd_cpu_kernels *kernels;
-    int32_t dot_dtype; // of the option act: 0 or BF16
-    uint32_t reserved0;
+    int32_t dot_dtype;          // of the option act: 0 or BF16
+    int32_t attn_dtype;         // of the option attn: 0 or BF16
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
 } cpu_backend;

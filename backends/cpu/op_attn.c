@@ -302,10 +302,10 @@ static pgd_status attn_live(cpu_op *op) {
     return PGD_OK;
 }
 
-// q and p are rounded where x of a product is (the option act), when the cache allows it.
+// q and p are rounded when the option attn says so and the cache is one of bf16.
 static void choose_kernels(attn *t, const cpu_backend *self) {
     const pgd_kv_desc *d = &t->kv->desc;
-    t->dots = self->dot_dtype == PGD_BF16 && d->k_dtype == PGD_BF16 && d->v_dtype == PGD_BF16;
+    t->dots = self->attn_dtype == PGD_BF16 && d->k_dtype == PGD_BF16 && d->v_dtype == PGD_BF16;
     t->direct_k = d->block_tokens % ATTN_PIECE == 0;
     t->direct_v = t->direct_k && d->v_dim % ATTN_PIECE == 0;
 }

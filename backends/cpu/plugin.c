@@ -15,6 +15,11 @@ static const pgd_option options[] = {
      .help =
          "activations in products with bf16 weights: f32, rounded to bf16 (bf16), or auto: bf16 "
          "where the processor's own dot products of bf16 are faster than f32"},
+    {.key = "attn",
+     .type = "str",
+     .value = "f32",
+     .help =
+         "attention over a bf16 cache: f32, or with q and the weights of V rounded to bf16 (bf16)"},
 };
 
 static pgd_status fail_isa(const pgd_host *host, const char *isa) {
@@ -52,6 +57,19 @@ static pgd_status read_act(const pgd_host *host, const pgd_cpu_kernels *k, int32
     return PGD_OK;
 }
 
+// What attention rounds q and the weights of V to, over a cache of bf16.
+static pgd_status read_attn(const pgd_host *host, int32_t *out_dtype) {
+    const char *attn = host->option == NULL ? NULL : host->option(host, "attn");
+    *out_dtype = PGD_DTYPE_NONE;
+    if (attn != NULL && strcmp(attn, "bf16") == 0) {
+        *out_dtype = PGD_BF16;
+    } else if (attn != NULL && strcmp(attn, "f32") != 0) {
+        return PGD_HOST_FAIL(host, PGD_INVALID, "cpu: option attn is '%s', it may be f32 or bf16",
+                             attn);
+    }
+    return PGD_OK;
+}
+
 static pgd_status probe(const pgd_host *host, pgd_probe *out) {
     const pgd_probe local = {.size = sizeof(local), .n_devices = 1, .score = 1};
     (void)host;
@@ -80,8 +98,10 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     cpu_backend *self = NULL;
     *out_backend = NULL;
     int32_t dot_dtype = PGD_DTYPE_NONE;
+    int32_t attn_dtype = PGD_DTYPE_NONE;
     PGD_TRY(pick(host, &kernels));
     PGD_TRY(read_act(host, kernels, &dot_dtype));
+    PGD_TRY(read_attn(host, &attn_dtype));
     self = host->alloc(host, sizeof(*self), 0);
     if (self == NULL) {
         return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "cpu: no memory for the backend");
@@ -89,6 +109,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     self->host = host;
     self->kernels = kernels;
     self->dot_dtype = dot_dtype;
+    self->attn_dtype = attn_dtype;
     *out_backend = self;
     PGD_OUT(out, local);
     return PGD_OK;
