@@ -1,5 +1,5 @@
-// One item of attention: up to 64 query rows (rows of a sequence x query heads of a kv head) against
-// the tiles of one kv head.
+// One item of attention: up to 64 query rows (rows of a sequence x query heads of a kv head)
+// against the tiles of one kv head.
 //
 //   for each tile of 64 positions, left to right:
 //     pieces of K and V              where they lie in the cache, or copied together

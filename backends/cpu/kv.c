@@ -130,7 +130,8 @@ unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t b
     return cpu_kv_k(kv, layer, head, block) + kv->k_bytes;
 }
 
-// One head's row in the cache: dim d lies d / (pair + 1) steps and d % (pair + 1) elements behind p.
+// One head's row in the cache: dim d lies d / (pair + 1) steps and d % (pair + 1) elements
+// behind p.
 typedef struct kv_row {
     unsigned char *p;
     int64_t step;    // elements

@@ -1,5 +1,6 @@
-// Attention over a tile by dot products of bf16: vdpbf16ps (AVX512_BF16). See attn.inc for the tile;
-// a pair is two dims of K or two positions of V, so one vector of either feeds one instruction.
+// Attention over a tile by dot products of bf16: vdpbf16ps (AVX512_BF16). See attn.inc for the
+// tile; a pair is two dims of K or two positions of V, so one vector of either feeds one
+// instruction.
 #include "kernels.h"
 
 #include <immintrin.h>

@@ -1,5 +1,5 @@
-// The attention kernels of every instruction set: scores and values against sums in double, in every
-// cut of a tile; rows do not matter; softmax against exp of libm; merges.
+// The attention kernels of every instruction set: scores and values against sums in double, in
+// every cut of a tile; rows do not matter; softmax against exp of libm; merges.
 #include "isa_test.h"
 
 enum { ROWS = 14, LONGEST = 80, LD = 96, PIECES = 4, PIECE = 16 };
