@@ -26,7 +26,8 @@
 //   count     c + 1 of the token behind the draw, unless it is -1; it stays below 2^30
 //
 // The logits themselves stay as they are. pgd_ref_sample takes room for that copy from the C
-// library where a row asks for a change (OUT_OF_MEMORY before anything is written); nothing else allocates.
+// library where a row asks for a change (OUT_OF_MEMORY before anything is written);
+// nothing else allocates.
 //
 // The draw (sample_draw.c), for a row of logits l (f32) with the largest m:
 //
