@@ -4,7 +4,7 @@
 // the blocks of a group next to each other, so that W comes from memory once.
 //
 //   few rows    an item is about 128 KiB of W, read from front to back
-//   many rows   blocks of up to 132 rows, groups of up to 4 panels, k in slabs: a slab of x stays
+//   many rows   blocks of up to 128 rows, groups of up to 4 panels, k in slabs: a slab of x stays
 //               in L2 while the panels pass; 512 products of a panel stay in L1 while all rows pass
 //
 // Each part of a panel (512 products deep) names the part that comes after it, and the kernel
@@ -18,12 +18,12 @@
 #include "cpu.h"
 
 enum {
-    ITEM_BYTES = 128 << 10,         // of weights in an item, when there are few rows
-    FEW_ROWS = 32,                  // up to here it is reading W that takes the time
-    BLOCK_ROWS = 11 * PGD_CPU_ROWS, // most rows of a block
-    GROUP = 4,                      // panels of an item, when there are many rows
-    SLAB_BYTES = 512 << 10,         // of x: half of an L2
-    ITEMS_A_WORKER = 4,             // at least, so that all end at about the same time
+    ITEM_BYTES = 128 << 10, // of weights in an item, when there are few rows
+    FEW_ROWS = 32,          // up to here it is reading W that takes the time
+    BLOCK_ROWS = 128,       // most rows of a block
+    GROUP = 4,              // panels of an item, when there are many rows
+    SLAB_BYTES = 512 << 10, // of x: half of an L2
+    ITEMS_A_WORKER = 4,     // at least, so that all end at about the same time
 };
 
 typedef struct product {

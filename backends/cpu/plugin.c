@@ -1,4 +1,5 @@
 // The door of the CPU plugin: entry symbol, probe, open.
+#include <stdio.h>
 #include <string.h>
 
 #include "cpu.h"
@@ -7,7 +8,7 @@ static const pgd_option options[] = {
     {.key = "isa",
      .type = "str",
      .value = "auto",
-     .help = "instruction set of the kernels: auto, scalar, avx2, avx512 or avx512_bf16"},
+     .help = "instruction set of the kernels: auto, scalar, avx2, avx512, avx512_bf16 or amx"},
     {.key = "act",
      .type = "str",
      .value = "auto",
@@ -16,15 +17,23 @@ static const pgd_option options[] = {
          "where the processor's own dot products of bf16 are faster than f32"},
 };
 
+static pgd_status fail_isa(const pgd_host *host, const char *isa) {
+    char names[96] = "auto";
+    size_t n = strlen(names);
+    for (const char *const *at = pgd_cpu_isas; *at != NULL; at++) {
+        if (pgd_cpu_pick(*at) != NULL && n < sizeof(names)) {
+            n += (size_t)snprintf(names + n, sizeof(names) - n, ", %s", *at);
+        }
+    }
+    return PGD_HOST_FAIL(host, PGD_INVALID, "cpu: option isa is '%s', this machine has %s", isa,
+                         names);
+}
+
 static pgd_status pick(const pgd_host *host, const pgd_cpu_kernels **out) {
     const char *isa = host->option == NULL ? NULL : host->option(host, "isa");
     *out = pgd_cpu_pick(isa);
     if (*out == NULL) {
-        return PGD_HOST_FAIL(host, PGD_INVALID,
-                             "cpu: option isa is '%s', this machine has auto, scalar%s%s%s", isa,
-                             pgd_cpu_pick("avx2") != NULL ? ", avx2" : "",
-                             pgd_cpu_pick("avx512") != NULL ? ", avx512" : "",
-                             pgd_cpu_pick("avx512_bf16") != NULL ? ", avx512_bf16" : "");
+        return fail_isa(host, isa);
     }
     return PGD_OK;
 }

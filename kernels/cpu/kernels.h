@@ -83,7 +83,9 @@ typedef struct pgd_cpu_kernels {
 #include "list.inc"
 
 #define PGD_CPU_KERNEL(name, result, params)
-#define PGD_CPU_KERNEL_DOT(name, result, params) result name##__avx512_bf16 params;
+#define PGD_CPU_KERNEL_DOT(name, result, params) \
+    result name##__avx512_bf16 params;           \
+    result name##__amx params;
 #include "list.inc"
 
 // Names of the instruction sets, slowest first, behind the last NULL.
@@ -102,10 +104,13 @@ extern const pgd_cpu_product pgd_cpu_products[];
 
 pgd_cpu_product_fn pgd_cpu_product_at(const pgd_cpu_kernels *k, const pgd_cpu_product *product);
 
-// The table of `isa` ("scalar", "avx2", "avx512", "avx512_bf16", "auto" or NULL), or NULL when this
-// machine or its system cannot run it (or there is no such name). "auto" takes the fastest and is
-// never NULL.
+// The table of `isa` (of pgd_cpu_isas, "auto" or NULL), or NULL when this machine or its system
+// cannot run it (or there is no such name). "auto" takes the fastest and is never NULL. Where the
+// processor has AMX, the first call asks the system to let this process use it.
 const pgd_cpu_kernels *pgd_cpu_pick(const char *isa);
+
+// Asks the system to let this process use tile registers; 1 when it may. (tiles.c)
+int pgd_cpu_ask_for_tiles(void);
 
 // 1 when products of bf16 by bf16 (bf16_dot_12x32) are faster with k, on this processor, than those
 // of f32 by bf16.

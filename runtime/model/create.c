@@ -182,7 +182,9 @@ pgd_status pgd_model_bind(pgd_model *m, int32_t n_blocks) {
     const pgd_range mem = {.buffer = m->kv_memory, .bytes = bytes};
     PGD_TRY(m->d->kv->bind(m->d, &m->kv_desc, &plan, &mem, n_blocks, &m->kv));
     m->kv_bytes = bytes;
-    m->attn_plan.kv = m->kv;
+    for (int32_t g = 0; g < m->desc.groups.n; g++) {
+        m->attn_plans[g].kv = m->kv;
+    }
     for (int32_t i = 0; i < m->n_layers; i++) {
         m->layers[i].qkv.kv = m->kv;
         m->layers[i].attn.kv = m->kv;
@@ -225,6 +227,22 @@ const pgd_tensor *pgd_model_ids(const pgd_model *m) {
 
 const pgd_tensor *pgd_model_logits(const pgd_model *m) {
     return &m->activations[PGD_MODEL_logits];
+}
+
+const pgd_tensor *pgd_model_logprobs(const pgd_model *m) {
+    return &m->activations[PGD_MODEL_logprobs];
+}
+
+const pgd_tensor *pgd_model_top_ids(const pgd_model *m) {
+    return &m->activations[PGD_MODEL_top_ids];
+}
+
+const pgd_tensor *pgd_model_ranks(const pgd_model *m) {
+    return &m->activations[PGD_MODEL_ranks];
+}
+
+const pgd_tensor *pgd_model_counts(const pgd_model *m) {
+    return &m->activations[PGD_MODEL_counts];
 }
 
 uint64_t pgd_model_kv_bytes(const pgd_model *m) {

@@ -4,7 +4,8 @@
 
 #include "model/model.h"
 
-// Activations at fixed addresses, one buffer each. Shapes: T = max_tokens, R = max_seqs.
+// Activations at fixed addresses, one buffer each. Shapes: T = max_tokens, R = max_out,
+// S = max_seqs.
 //   X(name, rows, columns, dtype)
 #define PGD_MODEL_ACTIVATIONS(X)           \
     X(residual, T, hidden, residual_dtype) \
@@ -16,7 +17,11 @@
     X(out, R, hidden, residual_dtype)      \
     X(out_normed, R, hidden, act_dtype)    \
     X(logits, R, vocab, PGD_F32)           \
-    X(ids, R, 1, PGD_I32)
+    X(ids, R, 1, PGD_I32)                  \
+    X(logprobs, R, tops, PGD_F32)          \
+    X(top_ids, R, tops, PGD_I32)           \
+    X(ranks, R, 1, PGD_I32)                \
+    X(counts, S, vocab, PGD_I32)
 
 enum {
 #define PGD_MODEL_ENUM(name, rows, columns, dtype) PGD_MODEL_##name,
@@ -57,7 +62,7 @@ struct pgd_model {
     pgd_kv_desc kv_desc;
     uint64_t kv_bytes;
     pgd_embed_args embed;
-    pgd_attn_args attn_plan;
+    pgd_attn_args attn_plans[PGD_MAX_GROUPS]; // of each group, the args of its first layer
     pgd_model_layer *layers;
     pgd_gather_rows_args gather;
     pgd_head_sample_args head;
@@ -73,6 +78,9 @@ pgd_status pgd_model_shell(const pgd_model_desc *desc, const pgd_batch *batch,
 pgd_status pgd_model_llama_args(pgd_model *m) PGD_MUST_USE;
 // Calls the operations of a step in order; n_out 0 skips the head.
 pgd_status pgd_model_llama_run(const pgd_model *m, const pgd_exec *x, int32_t n_out) PGD_MUST_USE;
+
+// groups.c: which group a layer is in, and its number there.
+int32_t pgd_model_group_of(const pgd_model *m, int32_t layer, int32_t *out_index);
 
 // memory.c
 pgd_weight_desc pgd_model_weight_desc(const pgd_model *m, const pgd_load_matrix *matrix);

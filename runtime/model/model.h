@@ -18,13 +18,34 @@
 
 typedef struct pgd_model pgd_model;
 
+// Layers of one kind of attention in groups of about the same size; each group has its own block
+// tables over one pool, and layer i of every group the same place in a block.
+//
+//   full     layers 0 3 6          group 0
+//   window   layers 1 2 4 5 7 8 9  groups 1, 2, 3 (of 3, 2 and 2 layers)
+typedef struct pgd_model_groups {
+    int32_t n;
+    int32_t layers;  // of the largest group
+    int32_t longest; // windows of so many tokens and more count as none
+    int32_t reserved0;
+    int32_t windows[PGD_MAX_GROUPS]; // tokens a row of the group sees, itself included; 0 = all
+    int32_t n_layers[PGD_MAX_GROUPS];
+} pgd_model_groups;
+
+// Source: vLLM's hybrid KV cache document.
+void pgd_model_group_layers(const pgd_load_config *config, int32_t max_model_len,
+                            pgd_model_groups *out);
+
 typedef struct pgd_model_desc {
     pgd_dev *dev;
     const pgd_load_config *config;
     const pgd_load_plan *plan;
     int32_t max_tokens;    // rows of a step
-    int32_t max_seqs;      // output rows of a step
+    int32_t max_seqs;      // sequences of a step, and rows of the counts
+    int32_t max_out;       // output rows of a step
+    int32_t max_logprobs;  // likeliest tokens an output row can list
     int32_t max_model_len; // positions of the rope table
+    pgd_model_groups groups;
     int32_t block_tokens;
     int32_t kv_dtype;    // 0 = the device's own
     int32_t keep_logits; // 1: logits are always written
@@ -64,8 +85,13 @@ void pgd_model_destroy(pgd_model *m); // NULL is fine; the queue has passed ever
 pgd_status pgd_model_run(const pgd_model *m, const pgd_exec *x, int32_t n_out) PGD_MUST_USE;
 
 // Where run leaves its results.
-const pgd_tensor *pgd_model_ids(const pgd_model *m);    // [max_seqs] i32
-const pgd_tensor *pgd_model_logits(const pgd_model *m); // [max_seqs, vocab] f32
+const pgd_tensor *pgd_model_ids(const pgd_model *m);      // [max_out] i32
+const pgd_tensor *pgd_model_logits(const pgd_model *m);   // [max_out, vocab] f32
+const pgd_tensor *pgd_model_logprobs(const pgd_model *m); // [max_out, 1 + max_logprobs] f32
+const pgd_tensor *pgd_model_top_ids(const pgd_model *m);  // [max_out, 1 + max_logprobs] i32
+const pgd_tensor *pgd_model_ranks(const pgd_model *m);    // [max_out] i32
+// The counts that penalties read, a row a slot; set when a sequence takes the slot.
+const pgd_tensor *pgd_model_counts(const pgd_model *m); // [max_seqs, vocab] i32
 // All keys and values bytes on the device, after bind.
 uint64_t pgd_model_kv_bytes(const pgd_model *m);
 
