@@ -1,6 +1,7 @@
 // sample: one token of each output row, and what is told about it.
 //
-//   row   look (logits as they are) | best, sum | change into the worker's room, look | draw | count
+//   row   look (logits as they are) | best, sum | change into the worker's room, look | draw,
+//         count
 //
 // A row that is only greedy is one pass over its logits; a row that is given and not told is none.
 // sample_row.c, sample_draw.c and sample_tell.c have the steps. Room for a changed row and for

@@ -8,7 +8,7 @@
 //            than 2^-40 has no mass and is not looked at; what is far from the best is summed in
 //            f32, and in full only if its rounding could matter
 //   race     64 tokens at a time; those that may win by a cheap bound are computed. The best token
-//            runs first: blocks that could not win against it with the loudest noise are passed over
+//            runs first: blocks that could not win against it with the loudest noise are left out
 //
 // Nothing is sorted and nothing is allocated. Compiled without fused multiply-adds.
 #include <math.h>

@@ -132,7 +132,7 @@ static void mass_of_the_odd_ones(void **state) {
     }
 }
 
-// Bins by value: a token's bin is that of its line, also at the ends; NaN and lower ones are outside.
+// Bins by value: a token's bin is that of its line, also at the ends; NaN and lower ones are out.
 static void mass_by_lines(void **state) {
     float x[131];
     uint64_t bins[PGD_CPU_BINS + 1];

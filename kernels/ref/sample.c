@@ -1,7 +1,7 @@
 // sample: one token of each output row, drawn so that every backend can give equal ids.
 //
 // A row's way: log probabilities (LOGPROBS) | mask, bias, penalties | draw | count. GIVEN rows have
-// their token from the batch: nothing is changed, drawn or counted, only log probabilities are told.
+// their token from the batch: nothing is changed, drawn or counted, only told.
 //
 // All arithmetic is IEEE with one rounding per operation (no fused multiply-add: this file and its
 // neighbours are compiled with -ffp-contract=off), or integer; f32 where the logits are changed,
@@ -25,8 +25,9 @@
 //             then, if the count c is above 0: l = l - frequency * (float)c, l = l - presence
 //   count     c + 1 of the token behind the draw, unless it is -1; it stays below 2^30
 //
-// The logits themselves stay as they are. pgd_ref_sample takes room for that copy from the C library
-// where a row asks for a change (OUT_OF_MEMORY before anything is written); nothing else allocates.
+// The logits themselves stay as they are. pgd_ref_sample takes room for that copy from the C
+// library where a row asks for a change (OUT_OF_MEMORY before anything is written);
+// nothing else allocates.
 //
 // The draw (sample_draw.c), for a row of logits l (f32) with the largest m:
 //
