@@ -31,8 +31,8 @@ typedef struct product {
     const pgd_weight *w;
     pgd_cpu_product_fn fn;
     cpu_view x, y, aux;
-    unsigned char *rounded; // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
-    const float *bias;      // NULL = none
+    unsigned char *rounded;   // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
+    const float *bias;        // NULL = none
     const cpu_sample *sample; // what takes y panel by panel, NULL = y is written
     pgd_cpu_finish how;
     uint32_t n_workers;

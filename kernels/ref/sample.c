@@ -11,7 +11,8 @@
 //
 //   g(i)      = l(i) - m, m the largest logit; 0 where l(i) = m (also when m is infinite)
 //   log p(i)  = g(i) - L(sum of E(g(j)) in the order of j), rounded to f32; -infinity for NaN and
-//               for the token -1. A backend sums in its own order, so it has a bound to keep.
+//               for the token -1. A backend sums in its own order: it is within 2^-20 and
+//               2^-22 |log p| of this
 //   rank      = number of tokens whose logit is at least that of the token, NaN being the smallest
 //               of all; 0 for the token -1
 //   best      by logit, lowest id on a tie; there are at most V of them
@@ -106,10 +107,9 @@ static pgd_status check_row(const pgd_exec *x, const pgd_sample_args *a, int64_t
     if ((s.flags & PGD_SAMPLE_GREEDY) == 0 &&
         !(s.temperature > 0 && isfinite(s.temperature) && s.top_p >= 0 && s.top_p <= 1 &&
           s.min_p >= 0 && s.min_p <= 1 && s.top_k >= 0)) {
-        return PGD_REF_FAIL(x, PGD_INVALID,
-                            "sample: output %lld has temperature %g, top_p %g, min_p %g, top_k %d",
-                            (long long)r, (double)s.temperature, (double)s.top_p, (double)s.min_p,
-                            (int)s.top_k);
+        return PGD_REF_FAIL(
+            x, PGD_INVALID, "sample: output %lld has temperature %g, top_p %g, min_p %g, top_k %d",
+            (long long)r, (double)s.temperature, (double)s.top_p, (double)s.min_p, (int)s.top_k);
     }
     return pgd_ref_check_change(x, a, r, &s);
 }

@@ -84,13 +84,7 @@ static pgd_status make_sched(pgd_engine *e) {
         .watermark = l->watermark,
         .max_scored = l->max_scored,
     };
-    const pgd_kv_cache_config cache = {
-        .num_blocks = l->num_blocks,
-        .block_size = l->block_size,
-        .no_prefix_caching = l->no_prefix_caching,
-        .max_num_batched_tokens = l->max_num_batched_tokens,
-        .max_model_len = l->max_model_len,
-    };
+    const pgd_kv_cache_config cache = pgd_engine_cache_config(e);
     PGD_TRY(pgd_kv_cache_create(&cache, &e->cache));
     return pgd_sched_create(&config, e->cache, &e->sched);
 }

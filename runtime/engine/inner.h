@@ -43,6 +43,7 @@ typedef struct engine_limits {
     int32_t no_reserve_full_prompt;
     int32_t policy; // PGD_SCHED_...
     double watermark;
+    pgd_model_groups groups;
 } engine_limits;
 
 struct pgd_engine {
@@ -171,6 +172,7 @@ pgd_status pgd_engine_plan(pgd_engine *e, const pgd_engine_options *o,
                            const pgd_load_plan *plan) PGD_MUST_USE;
 pgd_model_desc pgd_engine_model_desc(const pgd_engine *e, const pgd_load_plan *plan);
 pgd_dev_batch_desc pgd_engine_batch_desc(const pgd_engine *e);
+pgd_kv_cache_config pgd_engine_cache_config(const pgd_engine *e);
 // fill.c: sequences that have got a slot: their masks and counts to the device. Before fill.
 pgd_status pgd_engine_arrive(pgd_engine *e) PGD_MUST_USE;
 // fill.c: the step into the batch's arrays.

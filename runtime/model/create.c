@@ -182,7 +182,9 @@ pgd_status pgd_model_bind(pgd_model *m, int32_t n_blocks) {
     const pgd_range mem = {.buffer = m->kv_memory, .bytes = bytes};
     PGD_TRY(m->d->kv->bind(m->d, &m->kv_desc, &plan, &mem, n_blocks, &m->kv));
     m->kv_bytes = bytes;
-    m->attn_plan.kv = m->kv;
+    for (int32_t g = 0; g < m->desc.groups.n; g++) {
+        m->attn_plans[g].kv = m->kv;
+    }
     for (int32_t i = 0; i < m->n_layers; i++) {
         m->layers[i].qkv.kv = m->kv;
         m->layers[i].attn.kv = m->kv;

@@ -62,7 +62,7 @@ struct pgd_model {
     pgd_kv_desc kv_desc;
     uint64_t kv_bytes;
     pgd_embed_args embed;
-    pgd_attn_args attn_plan;
+    pgd_attn_args attn_plans[PGD_MAX_GROUPS]; // of each group, the args of its first layer
     pgd_model_layer *layers;
     pgd_gather_rows_args gather;
     pgd_head_sample_args head;
@@ -78,6 +78,9 @@ pgd_status pgd_model_shell(const pgd_model_desc *desc, const pgd_batch *batch,
 pgd_status pgd_model_llama_args(pgd_model *m) PGD_MUST_USE;
 // Calls the operations of a step in order; n_out 0 skips the head.
 pgd_status pgd_model_llama_run(const pgd_model *m, const pgd_exec *x, int32_t n_out) PGD_MUST_USE;
+
+// groups.c: which group a layer is in, and its number there.
+int32_t pgd_model_group_of(const pgd_model *m, int32_t layer, int32_t *out_index);
 
 // memory.c
 pgd_weight_desc pgd_model_weight_desc(const pgd_model *m, const pgd_load_matrix *matrix);

@@ -2,6 +2,8 @@
 // same calls give one by one. Nothing is checked on a device that records no graphs.
 #include "ops.h"
 
+#include <string.h>
+
 #include "base/fail.h"
 
 enum { SEQS = 9, LONGEST = 130, MOST_ROWS = 160 };
@@ -95,21 +97,28 @@ static void replay(ops_fixture *f, const chain *c, pgd_graph *graph, const ops_t
     }
 }
 
-// Counts that do not fit fail the launch with a status, and the next one is right.
+// The head on the device and in its mirror.
+static void upload_head(ops_fixture *f, const pgd_batch_head *head) {
+    const ops_memory *m = &f->memories[f->block];
+    memcpy(f->mirror, head, sizeof(*head));
+    ops_upload(f, m->buffer, 0, m->host, sizeof(*head));
+}
+
+// Counts that do not fit fail the launch with a status, and the next one is right. A device may
+// read them from the block or, as it cannot wait for itself, from the mirror.
 static void refuse(ops_fixture *f, pgd_graph *graph) {
     pgd_batch_head *head = ops_array(f, 0);
-    const ops_memory *m = &f->memories[f->block];
     const int32_t rows = head->n_tokens;
     if (f->broken) {
         return;
     }
     head->n_tokens = f->batch[OPS_HOST].cap_tokens + 1;
-    ops_upload(f, m->buffer, 0, m->host, sizeof(*head));
+    upload_head(f, head);
     if (f->d->graph->launch(f->d, f->queue, graph) != PGD_INVALID) {
         ops_fail(f, "a launch over more rows than there are is not refused");
     }
     head->n_tokens = rows;
-    ops_upload(f, m->buffer, 0, m->host, sizeof(*head));
+    upload_head(f, head);
     launch(f, graph);
 }
 

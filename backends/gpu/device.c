@@ -1,0 +1,196 @@
+// The backend and its devices: what every GPU says in the same way.
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/gpu.h"
+
+pgd_status gpu_fail(const pgd_device *d, const char *file, int32_t line, pgd_status code,
+                    const char *fmt, ...) {
+    char text[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    return (d->host->fail)(d->host, code, file, line, "%s: %s", gpu_of(d)->driver->kind, text);
+}
+
+pgd_status gpu_plugin_open(const pgd_host *host, const gpu_driver *driver, void **out_backend,
+                           pgd_tables *out) {
+    const pgd_tables local = {
+        .size = sizeof(local),
+        .device = &gpu_device_table,
+        .memory = &gpu_memory_table,
+        .queue = &gpu_queue_table,
+        .weight = &gpu_weight_table,
+        .kv = &gpu_kv_table,
+        .ops = &gpu_ops,
+        .graph = &gpu_graph_table,
+    };
+    gpu_backend *self = host->alloc(host, sizeof(*self), 0);
+    *out_backend = NULL;
+    if (self == NULL) {
+        return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "%s: no memory for the backend",
+                             driver->kind);
+    }
+    self->host = host;
+    self->driver = driver;
+    pgd_status code = driver->load(host, &self->library);
+    if (code != PGD_OK) {
+        host->free(host, self);
+        return code;
+    }
+    self->n_devices = driver->count(self->library);
+    *out_backend = self;
+    PGD_OUT(out, local);
+    return PGD_OK;
+}
+
+void gpu_plugin_close(void *backend) {
+    gpu_backend *self = backend;
+    if (self != NULL) {
+        const pgd_host *host = self->host;
+        self->driver->unload(host, self->library);
+        host->free(host, self);
+    }
+}
+
+// Takes the text of a failure, which would else be the caller's.
+typedef struct listener {
+    pgd_host host;
+    char text[240];
+} listener;
+
+static pgd_status listen(const pgd_host *h, pgd_status code, const char *file, int32_t line,
+                         const char *fmt, ...) PGD_PRINTF(5, 6);
+
+static pgd_status listen(const pgd_host *h, pgd_status code, const char *file, int32_t line,
+                         const char *fmt, ...) {
+    listener *l = (listener *)(uintptr_t)h; // host is the first member
+    va_list args;
+    (void)file;
+    (void)line;
+    va_start(args, fmt);
+    vsnprintf(l->text, sizeof(l->text), fmt, args);
+    va_end(args);
+    return code;
+}
+
+pgd_status gpu_plugin_probe(const pgd_host *host, const gpu_driver *driver, pgd_probe *out) {
+    pgd_probe local = {.size = sizeof(local), .score = 10};
+    listener l = {.text = ""};
+    void *library = NULL;
+    memcpy(&l.host, host, host->size < sizeof(l.host) ? host->size : sizeof(l.host));
+    l.host.fail = listen;
+    if (driver->load(&l.host, &library) == PGD_OK) {
+        local.n_devices = driver->count(library);
+        driver->unload(&l.host, library);
+        if (local.n_devices == 0) {
+            snprintf(local.reason, sizeof(local.reason), "%s: there is no device", driver->kind);
+        }
+    } else {
+        snprintf(local.reason, sizeof(local.reason), "%s", l.text);
+    }
+    PGD_OUT(out, local);
+    return PGD_OK;
+}
+
+static pgd_status count(void *backend, uint32_t *out_n) {
+    *out_n = ((const gpu_backend *)backend)->n_devices;
+    return PGD_OK;
+}
+
+static pgd_status find(const gpu_backend *self, uint32_t i, gpu_device_facts *out) {
+    if (i >= self->n_devices) {
+        return PGD_HOST_FAIL(self->host, PGD_NOT_FOUND, "%s: device %u of %u", self->driver->kind,
+                             (unsigned)i, (unsigned)self->n_devices);
+    }
+    memset(out, 0, sizeof(*out));
+    return self->driver->facts(self->host, self->library, i, out);
+}
+
+static pgd_status info(void *backend, uint32_t i, pgd_device_info *out) {
+    const gpu_backend *self = backend;
+    const uint32_t floats = 1u << PGD_F32 | 1u << PGD_BF16 | 1u << PGD_F16;
+    gpu_device_facts f;
+    PGD_TRY(find(self, i, &f));
+    pgd_device_info local = {
+        .size = sizeof(local),
+        .kind = (uint32_t)f.kind,
+        .bytes = f.bytes,
+        .bytes_per_s = f.bytes_per_s,
+        .units = f.units,
+        .numa = -1,
+        .align = GPU_ALIGN,
+        .caps = PGD_CAP_INVARIANT,
+        .weight_dtypes = floats,
+        .act_dtypes = floats,
+        .kv_dtypes = floats,
+        .act_dtype = PGD_F32,
+        .residual_dtype = PGD_F32,
+        .kv_dtype = PGD_BF16,
+    };
+    snprintf(local.name, sizeof(local.name), "%s", f.name);
+    snprintf(local.uri, sizeof(local.uri), "%s:%u", self->driver->kind, (unsigned)i);
+    snprintf(local.pci, sizeof(local.pci), "%s", f.pci);
+    snprintf(local.arch, sizeof(local.arch), "%s", f.arch);
+    memcpy(local.uuid, f.uuid, sizeof(local.uuid));
+    PGD_OUT(out, local);
+    return PGD_OK;
+}
+
+static pgd_status device_open(void *backend, uint32_t i, const pgd_device *next, void **out_self) {
+    const gpu_backend *b = backend;
+    gpu_device_facts facts;
+    gpu_self *self = NULL;
+    (void)next;
+    *out_self = NULL;
+    PGD_TRY(find(b, i, &facts));
+    self = b->host->alloc(b->host, sizeof(*self), 0);
+    if (self == NULL) {
+        return PGD_HOST_FAIL(b->host, PGD_OUT_OF_MEMORY, "%s: no memory for a device",
+                             b->driver->kind);
+    }
+    self->host = b->host;
+    self->driver = b->driver;
+    self->facts = facts;
+    pgd_status code = b->driver->open(b->host, b->library, i, &self->device);
+    if (code != PGD_OK) {
+        b->host->free(b->host, self);
+        return code;
+    }
+    *out_self = self;
+    return PGD_OK;
+}
+
+static void device_close(const pgd_device *d) {
+    gpu_self *self = d->self;
+    if (self != NULL) {
+        self->driver->close(self->host, self->device);
+        self->host->free(self->host, self);
+    }
+}
+
+static pgd_status memory(const pgd_device *d, uint64_t *out_free, uint64_t *out_total) {
+    const gpu_self *self = gpu_of(d);
+    *out_free = *out_total = self->facts.bytes;
+    return self->driver->memory == NULL
+               ? PGD_OK
+               : self->driver->memory(self->host, self->device, out_free, out_total);
+}
+
+static pgd_status status(const pgd_device *d) {
+    (void)d;
+    return PGD_OK;
+}
+
+const pgd_device_table gpu_device_table = {
+    .size = sizeof(pgd_device_table),
+    .count = count,
+    .info = info,
+    .open = device_open,
+    .close = device_close,
+    .memory = memory,
+    .support = gpu_support,
+    .status = status,
+};

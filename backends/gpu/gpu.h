@@ -1,0 +1,199 @@
+// What the files of this folder share: handles, addresses, and how an op becomes launches.
+//
+//   ops.c    slots, support        check.c  shapes an op takes
+//   op_*.c   the ops               emit.c   addresses, live rows, launches
+//   device.c memory.c queue.c graph.c weight.c kv.c   the other tables
+//
+// The functions here are hidden in each plugin, so that several of them live in one process.
+#ifndef PGD_BACKENDS_GPU_GPU_H
+#define PGD_BACKENDS_GPU_GPU_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <pagoda/ops.h>
+#include <pagoda/plugin.h>
+
+#include "gpu/driver.h"
+
+#define GPU_ALIGN 128
+
+#define GPU_FAIL(d, code, ...) gpu_fail((d), __FILE__, __LINE__, (code), __VA_ARGS__)
+
+// UNSUPPORTED when a newer caller's struct carries a field this version does not know.
+#define GPU_TAIL(d, T, args)                                                          \
+    do {                                                                              \
+        if (!pgd_args_tail_is_zero((args), (args)->size, (uint32_t)sizeof(T))) {      \
+            return GPU_FAIL((d), PGD_UNSUPPORTED, "%u bytes of " #T ", known are %u", \
+                            (unsigned)(args)->size, (unsigned)sizeof(T));             \
+        }                                                                             \
+    } while (0)
+
+typedef struct gpu_backend {
+    const pgd_host *host;
+    const gpu_driver *driver;
+    void *library;
+    uint32_t n_devices;
+} gpu_backend;
+
+typedef struct gpu_self {
+    const pgd_host *host;
+    const gpu_driver *driver;
+    void *device; // the driver's
+    gpu_device_facts facts;
+} gpu_self;
+
+struct pgd_buffer {
+    void *memory; // the driver's
+    uint64_t bytes;
+};
+
+struct pgd_queue {
+    void *queue;              // the driver's
+    _Atomic uint64_t given;   // highest number given out
+    _Atomic uint64_t reached; // highest number known to be reached
+    pgd_graph *recording;
+    _Atomic int32_t fault; // first failure of a launch or copy, PGD_OK
+};
+
+struct pgd_weight {
+    pgd_weight_desc desc; // without parts and name
+    pgd_buffer *buffer;
+    k_weight w;
+};
+
+struct pgd_kv {
+    pgd_kv_desc desc;
+    pgd_buffer *buffer;
+    uint64_t layer_bytes;
+    k_cache cache; // of layer 0
+};
+
+extern const pgd_device_table gpu_device_table;
+extern const pgd_memory_table gpu_memory_table;
+extern const pgd_queue_table gpu_queue_table;
+extern const pgd_weight_table gpu_weight_table;
+extern const pgd_kv_table gpu_kv_table;
+extern const pgd_graph_table gpu_graph_table;
+extern const pgd_ops gpu_ops;
+
+static inline const gpu_self *gpu_of(const pgd_device *d) {
+    return (const gpu_self *)d->self;
+}
+
+pgd_status gpu_fail(const pgd_device *d, const char *file, int32_t line, pgd_status code,
+                    const char *fmt, ...) PGD_PRINTF(5, 6) PGD_MUST_USE;
+
+// ---- ops.c, memory.c, queue.c ------------------------------------------------------------------
+
+pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out);
+
+// OK when [offset, offset + bytes) lies in the buffer.
+pgd_status gpu_range(const pgd_device *d, const char *name, const pgd_buffer *buffer,
+                     uint64_t offset, uint64_t bytes) PGD_MUST_USE;
+// Waits until the queue has done everything.
+pgd_status gpu_drain(const pgd_device *d, pgd_queue *q) PGD_MUST_USE;
+pgd_status gpu_not_recording(const pgd_device *d, const pgd_queue *q,
+                             const char *what) PGD_MUST_USE;
+pgd_status gpu_copy_now(const pgd_device *d, pgd_queue *q, const pgd_copy *list,
+                        uint32_t n) PGD_MUST_USE;
+pgd_status gpu_fill_now(const pgd_device *d, pgd_queue *q, const pgd_range *range,
+                        uint32_t pattern) PGD_MUST_USE;
+
+// ---- check.c: shapes ---------------------------------------------------------------------------
+
+typedef struct gpu_check {
+    pgd_status code;
+    char reason[96];
+} gpu_check;
+
+bool gpu_refuse(gpu_check *c, pgd_status code, const char *fmt, ...) PGD_PRINTF(3, 4);
+
+typedef bool (*gpu_check_fn)(gpu_check *c, const void *args, const pgd_weight_desc *w,
+                             const pgd_kv_desc *kv);
+extern const gpu_check_fn gpu_checks[PGD_OP_COUNT];
+bool gpu_check_weight(gpu_check *c, const pgd_weight_desc *w);
+bool gpu_check_kv(gpu_check *c, const pgd_kv_desc *kv);
+// Part i of a desc; fields that a smaller caller does not have are zero.
+pgd_weight_part gpu_weight_part(const pgd_weight_desc *w, uint32_t i);
+// Layout of a weight by what it is used for.
+int32_t gpu_weight_layout(const pgd_weight_desc *w);
+
+// ---- emit.c: addresses, live rows, launches ----------------------------------------------------
+
+// When a launch is wanted: a step of few rows over many keys is split, others are not; a product of
+// one row has a kernel of its own.
+enum { GPU_ALWAYS = 0, GPU_IF_SPLIT, GPU_IF_WHOLE, GPU_IF_ONE_ROW, GPU_IF_ROWS };
+
+// A launch and what makes its grid follow the live counts.
+typedef struct gpu_work {
+    gpu_launch launch;
+    pgd_batch batch; // size 0: no batch
+    int32_t rows_mode;
+    int32_t rows_cap;
+    int32_t rows_axis; // of groups, -1: the grid is fixed
+    int32_t rows_unit; // rows a group takes along that axis
+    int32_t rows_from; // rows before it belong to other launches
+    int32_t when;
+    int32_t split_rows; // most rows of a step that is split
+    int32_t keys_axis;  // of groups: tiles of keys of the longest sequence, -1: none
+} gpu_work;
+
+// An op on its way to its launches. A failed step makes the further ones do nothing.
+typedef struct gpu_op {
+    const pgd_exec *x;
+    const pgd_device *d;
+    const pgd_batch *batch; // local, NULL: none
+    pgd_batch local;
+    int32_t rows_mode;
+    int32_t cap; // rows the tensors hold
+    pgd_status code;
+} gpu_op;
+
+// Opens an op: its batch and rows. shape_rows: rows of the tensor that PGD_ROWS_SHAPE counts.
+void gpu_op_open(gpu_op *op, const pgd_exec *x, const pgd_batch *batch, int32_t rows_mode,
+                 int64_t shape_rows);
+// A launch of `kernel` with rows along an axis in units; groups of the other axes are set by the
+// caller.
+gpu_work gpu_work_of(const gpu_op *op, int32_t kernel, int32_t rows_axis, int32_t rows_unit);
+// A tensor as memory `i` of the launch. An absent one is a view of nothing.
+k_view gpu_bind(gpu_op *op, gpu_work *w, int i, const char *name, const pgd_tensor *t);
+// A weight, a cache, and the exec's scratch.
+k_weight gpu_bind_weight(gpu_op *op, gpu_work *w, int i, const pgd_weight *weight);
+k_cache gpu_bind_cache(gpu_op *op, gpu_work *w, int i, const pgd_kv *kv, int32_t layer);
+k_view gpu_bind_scratch(gpu_op *op, gpu_work *w, int i, uint64_t bytes);
+k_rows gpu_rows(const gpu_op *op);
+// Offset of an array of the batch of at least `bytes`; it fails when the array is absent.
+int64_t gpu_array(gpu_op *op, const char *name, uint64_t offset, uint64_t bytes);
+// Runs or records the launch. params: the kernel's own struct.
+void gpu_emit(gpu_op *op, gpu_work *w, const void *params);
+// Launches recorded or fresh work; the counts are read from the batch's mirror.
+pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, bool at_caps) PGD_MUST_USE;
+// OK when the counts in the mirror fit the caps.
+pgd_status gpu_counts(const pgd_device *d, const pgd_batch *batch) PGD_MUST_USE;
+
+static inline uint32_t gpu_ceil(int64_t n, int64_t unit) {
+    return (uint32_t)((n + unit - 1) / unit);
+}
+
+// ---- graph.c -----------------------------------------------------------------------------------
+
+pgd_status gpu_record_work(const pgd_device *d, pgd_graph *g, const gpu_work *w) PGD_MUST_USE;
+pgd_status gpu_record_copies(const pgd_device *d, pgd_graph *g, const pgd_copy *list,
+                             uint32_t n) PGD_MUST_USE;
+pgd_status gpu_record_fill(const pgd_device *d, pgd_graph *g, const pgd_range *range,
+                           uint32_t pattern) PGD_MUST_USE;
+
+// ---- the ops and the scratch they want ---------------------------------------------------------
+
+// Bytes for x of a product as f32: 0 when it is taken as it lies.
+uint64_t gpu_product_scratch(const pgd_weight_desc *w, const pgd_tensor *x);
+uint64_t gpu_attn_scratch(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *batch);
+uint64_t gpu_sample_scratch(const pgd_tensor *logits);
+
+#define GPU_OP_DECLARE(name, family) \
+    pgd_status gpu_op_##name(const pgd_exec *x, const pgd_##name##_args *a) PGD_MUST_USE;
+PGD_OP_LIST(GPU_OP_DECLARE)
+#undef GPU_OP_DECLARE
+
+#endif

@@ -1,0 +1,146 @@
+// Graphs: the launches, copies and fills of a step in order.
+//
+// A driver with graphs of its own records them at the caps, once; live counts are read by the
+// kernels from the batch block. Without them the list is launched one by one, each grid cut to the
+// counts in the batch's mirror. Either way a count that does not fit is refused before anything runs.
+#include <string.h>
+
+#include "gpu/gpu.h"
+
+enum { NODE_WORK = 1, NODE_COPY = 2, NODE_FILL = 3 };
+
+typedef struct node {
+    struct node *next;
+    int32_t kind;
+    uint32_t n; // copies, or the pattern of a fill
+    _Alignas(16) unsigned char payload[];
+} node;
+
+struct pgd_graph {
+    node *first;
+    node *last;
+    void *native; // the driver's, NULL: none
+};
+
+static pgd_status append(const pgd_device *d, pgd_graph *g, int32_t kind, uint32_t n,
+                         const void *bytes, uint64_t n_bytes) {
+    node *added = d->host->alloc(d->host, sizeof(*added) + n_bytes, _Alignof(node));
+    if (added == NULL) {
+        return GPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for a graph");
+    }
+    added->kind = kind;
+    added->n = n;
+    memcpy(added->payload, bytes, n_bytes);
+    if (g->last == NULL) {
+        g->first = added;
+    } else {
+        g->last->next = added;
+    }
+    g->last = added;
+    return PGD_OK;
+}
+
+pgd_status gpu_record_work(const pgd_device *d, pgd_graph *g, const gpu_work *w) {
+    return append(d, g, NODE_WORK, 0, w, sizeof(*w));
+}
+
+pgd_status gpu_record_copies(const pgd_device *d, pgd_graph *g, const pgd_copy *list, uint32_t n) {
+    return append(d, g, NODE_COPY, n, list, (uint64_t)n * sizeof(*list));
+}
+
+pgd_status gpu_record_fill(const pgd_device *d, pgd_graph *g, const pgd_range *range,
+                           uint32_t pattern) {
+    return append(d, g, NODE_FILL, pattern, range, sizeof(*range));
+}
+
+static void destroy(const pgd_device *d, pgd_graph *g) {
+    const gpu_self *self = gpu_of(d);
+    if (g == NULL) {
+        return;
+    }
+    while (g->first != NULL) {
+        node *next = g->first->next;
+        d->host->free(d->host, g->first);
+        g->first = next;
+    }
+    if (g->native != NULL) {
+        self->driver->graph_destroy(d->host, self->device, g->native);
+    }
+    d->host->free(d->host, g);
+}
+
+static pgd_status begin(const pgd_device *d, pgd_queue *q, const pgd_graph_desc *desc) {
+    GPU_TAIL(d, pgd_graph_desc, desc);
+    PGD_TRY(gpu_not_recording(d, q, "graph begin"));
+    q->recording = d->host->alloc(d->host, sizeof(pgd_graph), 0);
+    return q->recording != NULL ? PGD_OK : GPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for a graph");
+}
+
+static pgd_status run(const pgd_device *d, pgd_queue *q, const pgd_graph *g, bool at_caps) {
+    for (const node *n = g->first; n != NULL; n = n->next) {
+        const void *what = n->payload;
+        if (n->kind == NODE_WORK) {
+            PGD_TRY(gpu_run(d, q, what, at_caps));
+        } else if (n->kind == NODE_COPY) {
+            PGD_TRY(gpu_copy_now(d, q, what, n->n));
+        } else {
+            PGD_TRY(gpu_fill_now(d, q, what, n->n));
+        }
+    }
+    return PGD_OK;
+}
+
+// The list through the driver's own recording.
+static pgd_status make_native(const pgd_device *d, pgd_queue *q, pgd_graph *g) {
+    const gpu_driver *driver = gpu_of(d)->driver;
+    if (driver->graph_begin == NULL) {
+        return PGD_OK;
+    }
+    PGD_TRY(driver->graph_begin(d->host, q->queue));
+    pgd_status code = run(d, q, g, true);
+    pgd_status ended = driver->graph_end(d->host, q->queue, &g->native);
+    return code != PGD_OK ? code : ended;
+}
+
+static pgd_status end(const pgd_device *d, pgd_queue *q, pgd_graph **out) {
+    pgd_graph *g = q->recording;
+    *out = NULL;
+    q->recording = NULL;
+    if (g == NULL) {
+        return GPU_FAIL(d, PGD_PRECONDITION, "graph end without begin");
+    }
+    pgd_status code = make_native(d, q, g);
+    if (code != PGD_OK) {
+        destroy(d, g);
+        return code;
+    }
+    *out = g;
+    return PGD_OK;
+}
+
+static pgd_status check_counts(const pgd_device *d, const pgd_graph *g) {
+    const void *seen = NULL;
+    for (const node *n = g->first; n != NULL; n = n->next) {
+        const gpu_work *w = (const gpu_work *)(const void *)n->payload;
+        if (n->kind == NODE_WORK && w->batch.size != 0 && w->batch.mirror != seen) {
+            PGD_TRY(gpu_counts(d, &w->batch));
+            seen = w->batch.mirror;
+        }
+    }
+    return PGD_OK;
+}
+
+static pgd_status launch(const pgd_device *d, pgd_queue *q, pgd_graph *g) {
+    PGD_TRY(gpu_not_recording(d, q, "graph launch"));
+    PGD_TRY(check_counts(d, g));
+    return g->native != NULL ? gpu_of(d)->driver->graph_launch(d->host, q->queue, g->native)
+                             : run(d, q, g, false);
+}
+
+const pgd_graph_table gpu_graph_table = {
+    .size = sizeof(pgd_graph_table),
+    .begin = begin,
+    .end = end,
+    .launch = launch,
+    .destroy = destroy,
+};

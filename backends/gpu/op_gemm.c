@@ -1,0 +1,132 @@
+// Products: gemm, gemm_add, gate_up.
+//
+// The kernels take x as f32. x of another type, or rounded first, goes through scratch.
+#include "gpu/gpu.h"
+
+static bool is_rounded(const pgd_weight_desc *w, const pgd_tensor *x) {
+    return x->dtype != PGD_F32 ||
+           (w->act_dtype != 0 && w->act_dtype != PGD_F32 && w->act_dtype != x->dtype);
+}
+
+uint64_t gpu_product_scratch(const pgd_weight_desc *w, const pgd_tensor *x) {
+    return is_rounded(w, x) ? (uint64_t)x->shape[0] * (uint64_t)w->k * sizeof(float) : 0;
+}
+
+// x as f32 for the kernel: itself, or a rounded copy.
+static k_view bind_x(gpu_op *op, gpu_work *w, const pgd_tensor *x, const pgd_weight *weight) {
+    const uint64_t bytes = gpu_product_scratch(&weight->desc, x);
+    gpu_work round = gpu_work_of(op, PGD_PORTABLE_round, 1, 1);
+    k_round_params p = {
+        .rows = gpu_rows(op), .n = (int32_t)weight->desc.k, .dtype = weight->desc.act_dtype};
+    if (!is_rounded(&weight->desc, x)) {
+        return gpu_bind(op, w, 2, "x", x);
+    }
+    p.x = gpu_bind(op, &round, 1, "x", x);
+    p.out = gpu_bind_scratch(op, &round, 2, bytes);
+    p.out.s0 = weight->desc.k;
+    w->launch.memories[2] = round.launch.memories[2];
+    round.launch.groups[0] = gpu_ceil(p.n, K_SPAN);
+    gpu_emit(op, &round, &p);
+    return p.out;
+}
+
+static int32_t kernel_of(const pgd_weight *weight, bool one) {
+    switch (weight->desc.dtype) {
+    case PGD_BF16: return one ? PGD_PORTABLE_gemm_bf16_r1 : PGD_PORTABLE_gemm_bf16_r8;
+    case PGD_F16: return one ? PGD_PORTABLE_gemm_f16_r1 : PGD_PORTABLE_gemm_f16_r8;
+    default: return one ? PGD_PORTABLE_gemm_f32_r1 : PGD_PORTABLE_gemm_f32_r8;
+    }
+}
+
+// The product for one row, and for more: the same bits from either.
+static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
+                         const pgd_weight *weight) {
+    for (int one = 1; one >= 0; one--) {
+        gpu_work w = *made;
+        w.when = one ? GPU_IF_ONE_ROW : GPU_IF_ROWS;
+        w.launch.kernel = kernel_of(weight, one);
+        w.rows_unit = one ? 1 : K_ROWS;
+        w.launch.groups[0] = p->w.layout == K_LAYOUT_GATED ? gpu_ceil(p->w.n / 2, K_COLUMNS / 2)
+                                                           : gpu_ceil(p->w.n, K_COLUMNS);
+        gpu_emit(op, &w, p);
+    }
+}
+
+pgd_status gpu_op_gemm(const pgd_exec *x, const pgd_gemm_args *a) {
+    gpu_op op;
+    gpu_op_open(&op, x, a->batch, a->rows, a->x.shape[0]);
+    gpu_work w = gpu_work_of(&op, 0, 1, 1);
+    k_gemm_params p = {.w = gpu_bind_weight(&op, &w, 1, a->w),
+                       .y = gpu_bind(&op, &w, 3, "y", &a->y),
+                       .bias_at = gpu_bind(&op, &w, 4, "bias", &a->bias).at,
+                       .rows = gpu_rows(&op),
+                       .has_bias = a->bias.rank != 0,
+                       .aux_kind = a->aux_kind,
+                       .act = a->act,
+                       .alpha = a->alpha == 0 ? 1.0F : a->alpha,
+                       .act_alpha = a->act_alpha,
+                       .act_limit = a->act_limit};
+    if (a->aux_kind != PGD_AUX_NONE) {
+        p.aux = gpu_bind(&op, &w, 5, "aux", &a->aux);
+    }
+    p.x = bind_x(&op, &w, &a->x, a->w);
+    emit_product(&op, &w, &p, a->w);
+    return op.code;
+}
+
+pgd_status gpu_op_gemm_add(const pgd_exec *x, const pgd_gemm_add_args *a) {
+    return gpu_op_gemm(x, a);
+}
+
+// Both halves in one launch, without tmp.
+static pgd_status run_gated(const pgd_exec *x, const pgd_gate_up_args *a, const pgd_tensor *from) {
+    gpu_op op;
+    gpu_op_open(&op, x, a->batch, a->rows, from->shape[0]);
+    gpu_work w = gpu_work_of(&op, 0, 1, 1);
+    k_gemm_params p = {.w = gpu_bind_weight(&op, &w, 1, a->w),
+                       .y = gpu_bind(&op, &w, 3, "out", &a->out),
+                       .bias_at = gpu_bind(&op, &w, 4, "bias", &a->bias).at,
+                       .rows = gpu_rows(&op),
+                       .has_bias = a->bias.rank != 0,
+                       .act = a->act,
+                       .alpha = 1,
+                       .act_alpha = a->act_alpha,
+                       .act_limit = a->act_limit};
+    p.x = bind_x(&op, &w, from, a->w);
+    emit_product(&op, &w, &p, a->w);
+    return op.code;
+}
+
+pgd_status gpu_op_gate_up(const pgd_exec *x, const pgd_gate_up_args *a) {
+    const pgd_tensor *from = a->norm_w.rank != 0 ? &a->normed : &a->x;
+    const pgd_rmsnorm_args norm = {.size = sizeof(norm),
+                                   .rows = a->rows,
+                                   .batch = a->batch,
+                                   .x = a->x,
+                                   .w = a->norm_w,
+                                   .out = a->normed,
+                                   .eps = a->eps};
+    const pgd_gemm_args gemm = {.size = sizeof(gemm),
+                                .rows = a->rows,
+                                .batch = a->batch,
+                                .w = a->w,
+                                .x = *from,
+                                .y = a->tmp,
+                                .bias = a->bias};
+    const pgd_act_mul_args act = {.size = sizeof(act),
+                                  .rows = a->rows,
+                                  .batch = a->batch,
+                                  .x = a->tmp,
+                                  .out = a->out,
+                                  .act = a->act,
+                                  .act_alpha = a->act_alpha,
+                                  .act_limit = a->act_limit};
+    if (a->norm_w.rank != 0) {
+        PGD_TRY(gpu_op_rmsnorm(x, &norm));
+    }
+    if (a->w->w.layout == K_LAYOUT_GATED) {
+        return run_gated(x, a, from);
+    }
+    PGD_TRY(gpu_op_gemm(x, &gemm));
+    return gpu_op_act_mul(x, &act);
+}

@@ -1,0 +1,131 @@
+// The slots: a call is checked for shapes and becomes launches (op_*.c), which run at once or are
+// recorded. support asks the same checks before there are addresses.
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/gpu.h"
+
+static pgd_status check(const pgd_exec *x, int32_t op, const char *name, const void *args,
+                        const pgd_weight *w, const pgd_kv *kv) {
+    gpu_check c = {.code = PGD_OK};
+    if (!gpu_checks[op](&c, args, w == NULL ? NULL : &w->desc, kv == NULL ? NULL : &kv->desc)) {
+        return GPU_FAIL(x->dev, c.code, "%s: %s", name, c.reason);
+    }
+    return PGD_OK;
+}
+
+#define HANDLES_NONE(a)      NULL, NULL
+#define HANDLES_WEIGHT(a)    (a)->w, NULL
+#define HANDLES_KV(a)        NULL, (a)->kv
+#define HANDLES_WEIGHT_KV(a) (a)->w, (a)->kv
+
+#define OP_SLOT(name, family)                                                         \
+    static pgd_status slot_##name(const pgd_exec *x, const pgd_##name##_args *args) { \
+        pgd_##name##_args local;                                                      \
+        const pgd_##name##_args *a = PGD_ARGS(pgd_##name##_args, local, args);        \
+        GPU_TAIL(x->dev, pgd_##name##_args, args);                                    \
+        PGD_TRY(check(x, PGD_OP_##name, #name, a, HANDLES_##family(a)));              \
+        return gpu_op_##name(x, a);                                                   \
+    }
+PGD_OP_LIST(OP_SLOT)
+#undef OP_SLOT
+
+#define OP_ENTRY(name, family) .name = slot_##name,
+const pgd_ops gpu_ops = {.size = sizeof(pgd_ops), PGD_OP_LIST(OP_ENTRY)};
+#undef OP_ENTRY
+
+// ---- support -----------------------------------------------------------------------------------
+
+typedef struct op_row {
+    const char *name;
+    uint32_t bytes; // of its args
+} op_row;
+
+static const op_row op_rows[PGD_OP_COUNT] = {
+#define OP_ROW(op, family) [PGD_OP_##op] = {.name = #op, .bytes = sizeof(pgd_##op##_args)},
+    PGD_OP_LIST(OP_ROW)
+#undef OP_ROW
+};
+
+// The largest of the args structs, for those of an older caller.
+typedef union any_args {
+    uint64_t align;
+#define OP_MEMBER(name, family) pgd_##name##_args name;
+    PGD_OP_LIST(OP_MEMBER)
+#undef OP_MEMBER
+} any_args;
+
+// x of the op's product, NULL if it has none.
+static const pgd_tensor *product_x(int32_t op, const any_args *a) {
+    switch (op) {
+    case PGD_OP_gemm:
+    case PGD_OP_gemm_add: return &a->gemm.x;
+    case PGD_OP_gate_up: return a->gate_up.norm_w.rank != 0 ? &a->gate_up.normed : &a->gate_up.x;
+    case PGD_OP_qkv_rope_write:
+        return a->qkv_rope_write.norm_w.rank != 0 ? &a->qkv_rope_write.normed
+                                                  : &a->qkv_rope_write.x;
+    case PGD_OP_head_sample:
+        return a->head_sample.norm_w.rank != 0 ? &a->head_sample.normed : &a->head_sample.x;
+    default: return NULL;
+    }
+}
+
+static uint64_t scratch_of(const pgd_query *q, const any_args *a, const pgd_weight_desc *w,
+                           const pgd_kv_desc *kv) {
+    const pgd_tensor *x = product_x(q->op, a);
+    uint64_t bytes = x != NULL ? gpu_product_scratch(w, x) : 0;
+    uint64_t other = 0;
+    if (q->op == PGD_OP_attn) {
+        other = gpu_attn_scratch(&a->attn, kv, q->batch);
+    } else if (q->op == PGD_OP_sample) {
+        other = gpu_sample_scratch(&a->sample.logits);
+    } else if (q->op == PGD_OP_head_sample) {
+        other = gpu_sample_scratch(&a->head_sample.logits);
+    }
+    return other > bytes ? other : bytes;
+}
+
+static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, uint64_t *out_scratch) {
+    any_args local;
+    pgd_weight_desc w_local;
+    pgd_kv_desc kv_local;
+    const pgd_weight_desc *w = NULL;
+    const pgd_kv_desc *kv = NULL;
+    const void *args = NULL;
+    uint32_t size = 0;
+    if (q->op < 0 || q->op >= PGD_OP_COUNT || q->args == NULL) {
+        return gpu_refuse(c, PGD_UNSUPPORTED, "operation %d", (int)q->op);
+    }
+    memcpy(&size, q->args, sizeof(size));
+    if (!pgd_args_tail_is_zero(q->args, size, op_rows[q->op].bytes)) {
+        return gpu_refuse(c, PGD_UNSUPPORTED, "%u bytes of arguments", (unsigned)size);
+    }
+    if (!gpu_of(d)->facts.has_f64 && (q->op == PGD_OP_sample || q->op == PGD_OP_head_sample)) {
+        return gpu_refuse(c, PGD_UNSUPPORTED, "the device has no double precision");
+    }
+    args = pgd_args_view(&local, op_rows[q->op].bytes, q->args, size);
+    w = q->weight == NULL ? NULL : PGD_ARGS(pgd_weight_desc, w_local, q->weight);
+    kv = q->kv == NULL ? NULL : PGD_ARGS(pgd_kv_desc, kv_local, q->kv);
+    if (!gpu_checks[q->op](c, args, w, kv)) {
+        return false;
+    }
+    *out_scratch = scratch_of(q, args, w, kv);
+    return true;
+}
+
+pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out) {
+    pgd_query local;
+    const pgd_query *q = PGD_ARGS(pgd_query, local, query);
+    gpu_check c = {.code = PGD_OK};
+    pgd_support result = {.size = sizeof(result), .level = PGD_LEVEL_NONE};
+    GPU_TAIL(d, pgd_query, query);
+    if (takes(d, q, &c, &result.scratch)) {
+        result.level = PGD_LEVEL_NATIVE;
+        result.flags = PGD_SUPPORT_CAPTURABLE | PGD_SUPPORT_INVARIANT;
+        snprintf(result.kernel, sizeof(result.kernel), "%s__portable", op_rows[q->op].name);
+    } else {
+        snprintf(result.reason, sizeof(result.reason), "%s", c.reason);
+    }
+    PGD_OUT(out, result);
+    return PGD_OK;
+}
