@@ -87,11 +87,15 @@ typedef struct ops_run {
 } ops_run;
 
 static struct {
+    const char *op;
+    int32_t rows;
     int32_t max_rows;
     int32_t sample_ms;
 } values = {.max_rows = 512, .sample_ms = 60};
 
 static const cli_flag ops_flags[] = {
+    CLI_FLAG_TEXT(0, "op", "NAME", &values.op, "only qkv, o, gate_up, down or head"),
+    CLI_FLAG_INT(0, "rows", "N", &values.rows, 1, 512, "only this number of rows"),
     CLI_FLAG_INT(0, "max-rows", "N", &values.max_rows, 1, 512, "most rows (default 512)"),
     CLI_FLAG_INT(0, "sample-ms", "N", &values.sample_ms, 1, 60000,
                  "time for each number of rows (default 60)"),
@@ -112,12 +116,14 @@ static const pgd_load_matrix *matrix_of(const ops_run *r, const op_row *op, int3
                            r->plan, r->config->tied ? PGD_LOAD_W_EMBED : PGD_LOAD_W_HEAD, -1);
 }
 
-static pgd_weight_desc desc_of(const pgd_load_matrix *m) {
+static pgd_weight_desc desc_of(const ops_run *r, const pgd_load_matrix *m) {
+    const int32_t dot_dtype = pgd_dev_info(r->dev)->dot_dtype;
     return (pgd_weight_desc){
         .size = sizeof(pgd_weight_desc),
         .uses = m->uses,
         .scheme = PGD_SCHEME_PLAIN,
         .dtype = m->dtype,
+        .act_dtype = m->dtype == PGD_BF16 ? dot_dtype : PGD_DTYPE_NONE,
         .n_parts = m->n_parts,
         .part_stride = sizeof(pgd_weight_part),
         .n = m->n,
@@ -206,7 +212,7 @@ static pgd_status place_ops(ops_run *r, uint64_t *out_scratch) {
                             .n_axes = 1};
     for (int32_t i = 0; i < N_OPS; i++) {
         const pgd_load_matrix *m = matrix_of(r, &op_rows[i], 0);
-        descs[i] = desc_of(m);
+        descs[i] = desc_of(r, m);
         args[i] = args_of(r, &op_rows[i], m, NULL, rows_of(&op_rows[i], row_counts[N_ROWS - 1]));
         queries[i] = (pgd_query){.size = sizeof(queries[i]),
                                  .op = op_rows[i].op,
@@ -283,7 +289,7 @@ static pgd_status wait_all(const ops_run *r) {
 
 static pgd_status prepare(ops_run *r, const pgd_load_matrix *m, op_weight *out) {
     const pgd_device *d = r->b.d;
-    const pgd_weight_desc desc = desc_of(m);
+    const pgd_weight_desc desc = desc_of(r, m);
     pgd_weight_plan plan = {.size = sizeof(plan)};
     pgd_buffer *scratch = NULL;
     PGD_TRY(d->weight->plan(d, &desc, &plan));
@@ -389,7 +395,7 @@ static double byte_rate(const op_sample *s) {
 static void print_sample(const ops_run *r, const op_sample *s) {
     double read = cli_bench_limit(&s->before, &s->after, PGD_LIMIT_READ);
     double dot = cli_bench_limit(&s->before, &s->after, r->b.dot);
-    if (s->rows == row_counts[0]) {
+    if (s->rows == (values.rows > 0 ? values.rows : row_counts[0])) {
         printf("%s [%lld, %lld], kernel %s, %d weights of %.1f MB\n", s->op->name, (long long)s->n,
                (long long)s->k, s->kernel, r->n_weights, (double)s->weight_bytes / 1e6);
     }
@@ -445,8 +451,10 @@ static pgd_status run_op(ops_run *r, int32_t index, bench_limits *io_limits) {
     const pgd_load_matrix *m = matrix_of(r, op, 0);
     uint64_t set_bytes = 0;
     PGD_TRY(prepare_all(r, op, &set_bytes));
-    for (int32_t i = 0; i < N_ROWS && row_counts[i] <= values.max_rows; i++) {
-        if (rows_of(op, row_counts[i]) != row_counts[i]) {
+    const int32_t n_counts = values.rows > 0 ? 1 : N_ROWS;
+    for (int32_t i = 0; i < n_counts; i++) {
+        const int32_t rows = values.rows > 0 ? values.rows : row_counts[i];
+        if (rows_of(op, rows) != rows || rows > values.max_rows) {
             break;
         }
         op_sample *s = &r->samples[r->n_samples++];
@@ -456,7 +464,7 @@ static pgd_status run_op(ops_run *r, int32_t index, bench_limits *io_limits) {
                          .k = m->k,
                          .weight_bytes = bytes_of(m),
                          .set_bytes = set_bytes,
-                         .rows = row_counts[i]};
+                         .rows = rows};
         memcpy(s->kernel, r->kernels[index], sizeof(s->kernel));
         PGD_TRY(time_calls(r, s));
         PGD_TRY(cli_bench_measure(&r->b, io_limits));
@@ -473,8 +481,16 @@ static pgd_status run(ops_run *r, const char *model) {
     bench_limits limits = {{0}};
     PGD_TRY(open_all(r, model));
     PGD_TRY(cli_bench_measure(&r->b, &limits));
+    int32_t n_run = 0;
     for (int32_t i = 0; i < N_OPS; i++) {
-        PGD_TRY(run_op(r, i, &limits));
+        if (values.op == NULL || strcmp(values.op, op_rows[i].name) == 0) {
+            PGD_TRY(run_op(r, i, &limits));
+            n_run++;
+        }
+    }
+    if (n_run == 0) {
+        return pgd_fail(PGD_INVALID, "there is no product \"%s\": qkv, o, gate_up, down or head",
+                        values.op);
     }
     return cli_bench_flag_values.json ? print_json(r) : PGD_OK;
 }
