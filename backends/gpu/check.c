@@ -1,9 +1,9 @@
-// Checks: the shapes each op takes, asked by support before there are addresses and again by the op.
+// Checks: the shapes each op takes, asked by support before there are addresses and by the op.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 #define ANY    (-1)
 #define FLOATS (1u << PGD_F32 | 1u << PGD_BF16 | 1u << PGD_F16)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 pgd_status gpu_fail(const pgd_device *d, const char *file, int32_t line, pgd_status code,
                     const char *fmt, ...) {

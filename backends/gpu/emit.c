@@ -1,7 +1,7 @@
-// From an op's arguments to launches: tensors become memories and views, caps and live counts grids.
+// From an op's arguments to launches: tensors become memories and views, counts become grids.
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 enum { SPLIT_KEYS = 256 }; // sequences longer than this are worth splitting
 

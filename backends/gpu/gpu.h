@@ -14,7 +14,7 @@
 #include <pagoda/ops.h>
 #include <pagoda/plugin.h>
 
-#include "gpu/driver.h"
+#include "driver.h"
 
 #define GPU_ALIGN 128
 

@@ -2,10 +2,10 @@
 //
 // A driver with graphs of its own records them at the caps, once; live counts are read by the
 // kernels from the batch block. Without them the list is launched one by one, each grid cut to the
-// counts in the batch's mirror. Either way a count that does not fit is refused before anything runs.
+// counts in the batch's mirror. Either way a count that does not fit is refused beforehand.
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 enum { NODE_WORK = 1, NODE_COPY = 2, NODE_FILL = 3 };
 

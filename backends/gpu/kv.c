@@ -7,7 +7,7 @@
 // time, in sums an item is a dim.
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 #define LAYOUT_VERSION UINT64_C(0x7067642d67707532) // raised with each change of the layout
 

@@ -1,5 +1,5 @@
 // Buffers: the driver's memories with their sizes.
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 static pgd_status create(const pgd_device *d, const pgd_buffer_desc *desc, pgd_buffer **out) {
     const gpu_self *self = gpu_of(d);

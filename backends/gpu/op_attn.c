@@ -1,6 +1,6 @@
 // Attention: whole rows, or split over the tiles of their keys when a step has few rows over many
 // keys. Both give the same bits (kernels/portable/attn.k).
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 enum { SPLIT_ROWS = 16 };
 #define SPLIT_BYTES (UINT64_C(64) << 20) // most scratch for the tiles

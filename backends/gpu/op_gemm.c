@@ -1,7 +1,7 @@
 // Products: gemm, gemm_add, gate_up.
 //
 // The kernels take x as f32. x of another type, or rounded first, goes through scratch.
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 static bool is_rounded(const pgd_weight_desc *w, const pgd_tensor *x) {
     return x->dtype != PGD_F32 ||

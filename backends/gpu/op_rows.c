@@ -1,5 +1,5 @@
 // Ops that go row by row: embed, gather_rows, norms, rope, kv_write, add, act_mul.
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 static uint64_t i32s(int64_t n) {
     return (uint64_t)n * sizeof(int32_t);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 enum { CHUNK = 32 }; // rows that are changed at once: each needs a row of scratch
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 static pgd_status check(const pgd_exec *x, int32_t op, const char *name, const void *args,
                         const pgd_weight *w, const pgd_kv *kv) {

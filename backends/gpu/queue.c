@@ -1,11 +1,11 @@
 // Queues: numbers over a ring of the driver's time points.
 //
-//   number v uses slot v % GPU_POINTS; before a slot is used again, its earlier number was waited for
+//   number v uses slot v % GPU_POINTS, after a wait for the number that used it before
 //
 // So a number older than the ring is always reached, and nothing is made or freed in a step.
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 static pgd_status create(const pgd_device *d, const pgd_queue_desc *desc, pgd_queue **out) {
     const gpu_self *self = gpu_of(d);

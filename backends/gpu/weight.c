@@ -8,7 +8,7 @@
 // Sources in host memory come over in pieces through the scratch of prepare.
 #include <string.h>
 
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 #define LAYOUT_VERSION UINT64_C(0x7067642d67707531) // raised with each change of the layout
 #define PIECE_BYTES    (UINT64_C(32) << 20)

@@ -6,7 +6,7 @@
 //   time point: a marker's event, one a slot
 #define _POSIX_C_SOURCE 200809L // nanosleep
 
-#include "driver.h"
+#include "ocl.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // The door of the OpenCL plugin.
-#include "driver.h"
+#include "ocl.h"
 
 static const pgd_option options[] = {
     {.key = "cache",

@@ -3,9 +3,9 @@
 //
 //   <cache>/ocl-<hash of source, options, device, driver and platform>.bin
 //
-// A file that the driver does not take is made anew. Without a folder every start builds. PoCL keeps
-// what it builds by itself, kernel by kernel, and would have to build all to give a binary: its
-// devices use the cache only when the option names a folder.
+// A file that the driver does not take is made anew. Without a folder every start builds. PoCL
+// keeps what it builds by itself, kernel by kernel, and would have to build all to give a binary:
+// its devices use the cache only when the option names a folder.
 #define _GNU_SOURCE 1 // secure_getenv
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "driver.h"
+#include "ocl.h"
 
 #define OPTIONS     "-cl-std=CL1.2"
 #define OPTIONS_F32 "-cl-std=CL1.2 -DK_NO_F64"

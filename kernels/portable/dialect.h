@@ -6,10 +6,10 @@
 //   C11            K_C        the emulator (emulator.h), for sanitizers; -ffp-contract=off
 //
 // Rules: every kernel takes eight memories and one block of parameters; local arrays stand at the
-// top of a kernel; no `half` arithmetic; every item of a group reaches every K_SYNC, and none stands
-// in a branch (a compiler for processors copies what follows it, twice for each); a product that
-// is to be fused with its sum says k_fma, nothing else is fused. So a number depends on the kernel
-// alone, not on the compiler's taste.
+// top of a kernel; no `half` arithmetic; every item of a group reaches every K_SYNC, and none
+// stands in a branch (a compiler for processors copies what follows it); a product that is to be
+// fused with its sum says k_fma, nothing else is fused. So a number depends on the kernel alone,
+// not on the compiler's taste.
 #ifndef PGD_KERNELS_PORTABLE_DIALECT_H
 #define PGD_KERNELS_PORTABLE_DIALECT_H
 
@@ -34,20 +34,20 @@ typedef ushort k_u16;
 typedef uchar k_u8;
 typedef long k_i64;
 typedef ulong k_u64;
-#define K_FN              static
-#define K_CONST           __constant
-#define K_GLOBAL          __global
-#define K_LOCAL           __local
+#define K_FN     static
+#define K_CONST  __constant
+#define K_GLOBAL __global
+#define K_LOCAL  __local
 // PoCL 3.1 takes some local arrays for variables of the whole process, shared by its threads, when
 // their address is a constant; the number of dimensions of a launch (3) is not known to it.
-#define K_SHARED(T, n, c)    \
-    __local T n##_array[c];  \
+#define K_SHARED(T, n, c)   \
+    __local T n##_array[c]; \
     __local T *n = n##_array + ((int)get_work_dim() - 3)
-#define K_ITEM            ((k_i32)get_local_id(0))
-#define K_GROUP_X         ((k_i32)get_group_id(0))
-#define K_GROUP_Y         ((k_i32)get_group_id(1))
-#define K_GROUP_Z         ((k_i32)get_group_id(2))
-#define K_SYNC            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define K_ITEM    ((k_i32)get_local_id(0))
+#define K_GROUP_X ((k_i32)get_group_id(0))
+#define K_GROUP_Y ((k_i32)get_group_id(1))
+#define K_GROUP_Z ((k_i32)get_group_id(2))
+#define K_SYNC    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define K_KERNEL(name, P, w)                                                        \
     __kernel __attribute__((reqd_work_group_size(w, 1, 1))) void pgd_##name(        \
         __global k_u8 *m0, __global k_u8 *m1, __global k_u8 *m2, __global k_u8 *m3, \

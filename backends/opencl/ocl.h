@@ -1,12 +1,12 @@
 // The driver table over the OpenCL C API, for plugin.c.
-#ifndef PGD_BACKENDS_OPENCL_DRIVER_H
-#define PGD_BACKENDS_OPENCL_DRIVER_H
+#ifndef PGD_BACKENDS_OPENCL_OCL_H
+#define PGD_BACKENDS_OPENCL_OCL_H
 
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 
-#include "gpu/driver.h"
+#include "../gpu/driver.h"
 
 // Every function of the API that is used: found by name in the loader's library.
 #define OCL_FUNCTIONS(X)            \
