@@ -105,16 +105,48 @@ class Bench(Case):
         d = self.document(
             "bench", "ops", NANO, "--max-rows", 4, "--sample-ms", 1, "--limit-ms", 1, "--json"
         )
-        self.check(d, "ops", 15)
-        ops = [s["op"] for s in d["samples"]]
-        self.assertEqual(ops[::3], ["qkv", "o", "gate_up", "down", "head"])
-        self.assertEqual([s["rows"] for s in d["samples"]][:3], [1, 2, 4])
+        own = [s for s in d["samples"] if not s["yardstick"]]
+        self.check(d, "ops", len(d["samples"]))
+        ops = [s["op"] for s in own]
+        self.assertEqual(ops[:15:3], ["qkv", "o", "gate_up", "down", "head"])
+        self.assertEqual([s["rows"] for s in own][:3], [1, 2, 4])
+        fused = ["qkv_rope_write", "o_add", "norm_gate_up", "down_add", "head_sample", "rmsnorm",
+                 "sample_greedy", "sample_top_p"]
+        self.assertEqual([op for op in ops[15:] if op != "attn"], fused)
+        self.assertEqual([s["context"] for s in own if s["op"] == "attn"], [128, 1024])
         config = json.loads((NANO / "config.json").read_text())
-        head = d["samples"][-1]
+        head = own[14]
         self.assertEqual((head["n"], head["k"]), (config["vocab_size"], config["hidden_size"]))
         for s in d["samples"]:
             self.assertTrue(s["kernel"])
             self.assertGreaterEqual(s["calls"], 3)
+            self.assertLessEqual(s["best_us"], s["p50_us"])
+            self.assertLessEqual(s["p50_us"], s["p90_us"])
+            self.assertLessEqual(s["p90_us"], s["p99_us"])
+            for limit in LIMITS:
+                rate = s["bytes_per_s" if limit == "read" else "ops_per_s"]
+                mean = (s["limits_before"][limit] + s["limits_after"][limit]) / 2
+                share = rate / mean if mean > 0 else 0
+                self.assertAlmostEqual(s["share_" + limit], share, places=6)
+            self.assertEqual(s["share_dot"], s["share_" + s["judged_by"]])
+
+    def test_ops_attention(self):
+        d = self.document("bench", "ops", NANO, "--only", "attn", "--sample-ms", 1, "--limit-ms", 1,
+                          "--json")
+        config = json.loads((NANO / "config.json").read_text())
+        token = 2 * 2 * config["num_key_value_heads"] * config["head_dim"]
+        cases = [(s["sequences"], s["rows"], s["context"]) for s in d["samples"]]
+        self.assertIn((8, 8, 1024), cases)
+        self.assertIn((1, 512, 512), cases)
+        for s in d["samples"]:
+            read = token * s["sequences"] * s["context"]
+            self.assertAlmostEqual(s["bytes_per_s"] * s["mean_us"] / 1e6 / read, 1.0, places=6)
+            # One of n rows at context c sees c - n + 1 .. c tokens; each costs 4 operations a
+            # number of a head.
+            n, c = s["rows"] // s["sequences"], s["context"]
+            pairs = s["sequences"] * sum(c - n + 1 + i for i in range(n))
+            ops = 4 * config["num_attention_heads"] * config["head_dim"] * pairs
+            self.assertAlmostEqual(s["ops_per_s"] * s["mean_us"] / 1e6 / ops, 1.0, places=6)
 
     def test_startup(self):
         d = self.document("bench", "startup", NANO, *QUICK)
@@ -136,6 +168,7 @@ class Bench(Case):
         self.refuse("bench", "latency", "--input-len", 0, words=["--input-len", "from 1"])
         self.refuse("bench", "latency", "synthetic:gpt", words=["gpt", "llama-3.2-1b"])
         self.refuse("bench", "ops", "synthetic:qwen3-30b-a3b", words=["mixture of experts"])
+        self.refuse("bench", "ops", NANO, "--only", "qkv,gem", words=["gem", "qkv_rope_write"])
         self.refuse("bench", "startup", "/no/such/model", words=["/no/such/model"])
 
 
