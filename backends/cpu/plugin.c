@@ -1,7 +1,7 @@
 // The door of the CPU plugin: entry symbol, probe, open.
 #include <string.h>
 
-#include "cpu.h"
+#include "library.h"
 
 static const pgd_option options[] = {
     {.key = "isa",
@@ -50,6 +50,9 @@ static pgd_status probe(const pgd_host *host, pgd_probe *out) {
 
 static const void *extension(void *backend, const char *name) {
     (void)backend;
+    if (strcmp(name, PGD_YARDSTICKS_EXTENSION) == 0) {
+        return &cpu_yardsticks_table;
+    }
     return strcmp(name, PGD_LIMITS_EXTENSION) == 0 ? &cpu_limits_table : NULL;
 }
 

@@ -17,6 +17,8 @@ typedef struct pgd_os_file {
     int32_t fd; // -1 = closed
 } pgd_os_file;
 
+// The code of an errno.
+pgd_status pgd_os_code_of(int32_t error);
 // What lies at path (links followed); NONE if nothing. bytes may be NULL.
 int32_t pgd_os_kind(const char *path, uint64_t *bytes);
 // Whole regular file, read-only. NOT_FOUND, DENIED, INVALID (no regular file), OUT_OF_MEMORY.

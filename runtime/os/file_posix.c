@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static pgd_status code_of(int error) {
+pgd_status pgd_os_code_of(int32_t error) {
     switch (error) {
     case ENOENT:
     case ENOTDIR: return PGD_NOT_FOUND;
@@ -21,6 +21,7 @@ static pgd_status code_of(int error) {
     case EPERM:
     case EROFS: return PGD_DENIED;
     case EEXIST: return PGD_EXISTS;
+    case EWOULDBLOCK: return PGD_PRECONDITION;
     case ENOMEM: return PGD_OUT_OF_MEMORY;
     case EISDIR:
     case EINVAL:
@@ -35,7 +36,7 @@ static pgd_status code_of(int error) {
 
 static pgd_status fail_with(int error) {
     errno = error;
-    return code_of(error);
+    return pgd_os_code_of(error);
 }
 
 // Closes fd and keeps errno.
@@ -73,11 +74,11 @@ static pgd_status open_regular(const char *path, int *out_fd, uint64_t *out_byte
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
-        return code_of(errno);
+        return pgd_os_code_of(errno);
     }
     if (fstat(fd, &st) != 0) {
         close_quietly(fd);
-        return code_of(errno);
+        return pgd_os_code_of(errno);
     }
     if (!S_ISREG(st.st_mode)) {
         (void)close(fd);
@@ -104,7 +105,7 @@ pgd_status pgd_os_map_file(const char *path, pgd_os_map *out) {
     void *ptr = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (ptr == MAP_FAILED) {
         close_quietly(fd);
-        return code_of(errno);
+        return pgd_os_code_of(errno);
     }
     (void)close(fd);
     out->ptr = ptr;
@@ -134,7 +135,7 @@ pgd_status pgd_os_read_file(const char *path, void *to, uint64_t bytes, uint64_t
         }
         if (n < 0) {
             close_quietly(fd);
-            return code_of(errno);
+            return pgd_os_code_of(errno);
         }
         if (n == 0) {
             break;
@@ -154,7 +155,7 @@ pgd_status pgd_os_open_write(const char *path, int32_t append, pgd_os_file *out)
         fd = open(path, flags, 0666);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
-        return code_of(errno);
+        return pgd_os_code_of(errno);
     }
     out->fd = fd;
     return PGD_OK;
@@ -168,7 +169,7 @@ pgd_status pgd_os_write(pgd_os_file f, const void *bytes, size_t n) {
             continue;
         }
         if (k < 0) {
-            return code_of(errno);
+            return pgd_os_code_of(errno);
         }
         done += (size_t)k;
     }
@@ -181,7 +182,7 @@ pgd_status pgd_os_truncate(const char *path, uint64_t bytes) {
     }
     while (truncate(path, (off_t)bytes) != 0) {
         if (errno != EINTR) {
-            return code_of(errno);
+            return pgd_os_code_of(errno);
         }
     }
     return PGD_OK;
@@ -190,7 +191,7 @@ pgd_status pgd_os_truncate(const char *path, uint64_t bytes) {
 pgd_status pgd_os_sync(pgd_os_file f) {
     while (fsync(f.fd) != 0) {
         if (errno != EINTR) {
-            return code_of(errno);
+            return pgd_os_code_of(errno);
         }
     }
     return PGD_OK;
@@ -216,7 +217,7 @@ pgd_status pgd_os_list(const char *path, int32_t (*fn)(void *arg, const char *na
     struct dirent **entries = NULL;
     int n = scandir(path, &entries, keep_entry, by_name);
     if (n < 0) {
-        return code_of(errno);
+        return pgd_os_code_of(errno);
     }
     int32_t stop = 0;
     for (int i = 0; i < n; i++) {
@@ -246,7 +247,7 @@ pgd_status pgd_os_real_path(const char *path, char *out, size_t cap) {
     }
     char *full = realpath(path, NULL);
     if (full == NULL) {
-        return code_of(errno);
+        return pgd_os_code_of(errno);
     }
     pgd_status status = put_path(full, out, cap);
     free(full);

@@ -1,0 +1,61 @@
+// OpenBLAS, opened when first asked for. See library.h.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "library.h"
+
+bool cpu_library_open(const char *const *names, uint32_t n, const char *const *symbols,
+                      void **targets, uint32_t n_symbols, char *why, size_t cap) {
+    void *lib = NULL;
+    for (uint32_t i = 0; i < n && lib == NULL; i++) {
+        lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    }
+    if (lib == NULL) {
+        snprintf(why, cap, "%s is not installed", names[0]);
+        return false;
+    }
+    for (uint32_t i = 0; i < n_symbols; i++) {
+        targets[i] = dlsym(lib, symbols[i]);
+        if (targets[i] == NULL) {
+            snprintf(why, cap, "%s has no function %s", names[0], symbols[i]);
+            return false;
+        }
+    }
+    why[0] = '\0';
+    return true;
+}
+
+static cpu_blas blas;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void open_blas(void) {
+    static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
+    static const char *const symbols[] = {"cblas_sgemm", "openblas_get_config",
+                                          "openblas_get_corename", "openblas_set_num_threads"};
+    void *found[4] = {NULL};
+    char *(*get_config)(void) = NULL;
+    char *(*get_core)(void) = NULL;
+    void (*set_threads)(int) = NULL;
+    if (!cpu_library_open(names, 2, symbols, found, 4, blas.reason, sizeof(blas.reason))) {
+        return;
+    }
+    memcpy(&blas.sgemm, &found[0], sizeof(found[0]));
+    memcpy(&get_config, &found[1], sizeof(found[1]));
+    memcpy(&get_core, &found[2], sizeof(found[2]));
+    memcpy(&set_threads, &found[3], sizeof(found[3]));
+    set_threads(1);
+    // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": the second word is the version.
+    const char *config = get_config();
+    const char *space = strchr(config, ' ');
+    const char *version = space != NULL ? space + 1 : config;
+    snprintf(blas.version, sizeof(blas.version), "%.*s, kernels %.30s",
+             (int)(strcspn(version, " ") < 20 ? strcspn(version, " ") : 20), version, get_core());
+    blas.usable = true;
+}
+
+const cpu_blas *cpu_blas_get(void) {
+    (void)pthread_once(&once, open_blas);
+    return &blas;
+}
