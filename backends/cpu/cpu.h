@@ -41,6 +41,7 @@ typedef struct cpu_backend {
     uint32_t reserved0;
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
+    const struct cpu_blas *blas; // NULL: every product by our own kernels
 } cpu_backend;
 
 struct pgd_buffer {

@@ -25,6 +25,7 @@ bool cpu_library_open(const char *const *names, uint32_t n, const char *const *s
 
 typedef struct cpu_blas {
     bool usable;
+    bool is_wide; // its kernels for this processor have vectors of 512 bits
     char version[64];
     char reason[160]; // "" when usable
     // C [m, n] += alpha A B, as cblas_sgemm
@@ -36,6 +37,12 @@ enum { CPU_BLAS_ROW_MAJOR = 101, CPU_BLAS_PLAIN = 111, CPU_BLAS_TRANSPOSED = 112
 
 // [any] Opened once for the process; never NULL.
 const cpu_blas *cpu_blas_get(void);
+// OpenBLAS, when the option `deterministic` is off and it has kernels as wide as ours; else NULL.
+const cpu_blas *cpu_blas_wanted(const pgd_host *host, const char *isa);
+// acc [m, 32] = x [m, k] times one f32 panel, if the device's products may be made by OpenBLAS and
+// m is large enough for it; else false.
+bool cpu_blas_panel(const pgd_device *d, const pgd_weight *w, int64_t index, const float *x,
+                    int64_t ldx, int64_t m, float *acc);
 
 // ---- dnn.c -------------------------------------------------------------------------------------
 

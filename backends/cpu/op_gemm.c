@@ -10,12 +10,13 @@
 // A weight with act_dtype BF16 takes x rounded to bf16, which is done once a row, into the scratch.
 #include <string.h>
 
-#include "cpu.h"
+#include "library.h"
 
 typedef void (*tile_fn)(const float *x, int64_t ldx, int64_t m, const void *w, int64_t k,
                         float *acc, int64_t ldacc, int32_t add);
 
 typedef struct product {
+    const pgd_device *d;
     const pgd_cpu_kernels *k;
     const pgd_weight *w;
     tile_fn tile;
@@ -63,6 +64,9 @@ static void strip_sums(const product *p, int64_t index, int64_t r0, int64_t m, f
     const int64_t step_bytes =
         PGD_CPU_DEPTH * PGD_CPU_PANEL * (int64_t)pgd_dtype_bytes(p->w->desc.dtype);
     int64_t k0 = 0;
+    if (cpu_blas_panel(p->d, p->w, index, p->x.p + r0 * p->x.s0, p->x.s0, m, acc)) {
+        return;
+    }
     do {
         const int64_t depth = cpu_min(PGD_CPU_DEPTH, k - k0);
         if (p->rounded != NULL) {
@@ -228,6 +232,7 @@ static pgd_status fused_init(cpu_op *op, const pgd_weight *w, const pgd_tensor *
     fused *f = CPU_STATE(fused, op);
     cpu_view weights = {0};
     product_init(&f->product, cpu_kernels(op->x), w);
+    f->product.d = op->x->dev;
     PGD_TRY(cpu_op_view(op, "x", in, false, &f->product.x));
     op->live = fused_live;
     PGD_TRY(round_init(op, w, in->shape[0], &f->product));

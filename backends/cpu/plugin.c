@@ -12,6 +12,11 @@ static const pgd_option options[] = {
      .type = "str",
      .value = "f32",
      .help = "activations in products with bf16 weights: f32, or rounded to bf16 (bf16)"},
+    {.key = "deterministic",
+     .type = "bool",
+     .value = "on",
+     .help = "off: f32 products of many rows may be made by OpenBLAS, whose sums depend on the "
+             "number of rows"},
 };
 
 static pgd_status pick(const pgd_host *host, const pgd_cpu_kernels **out) {
@@ -81,6 +86,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     self->host = host;
     self->kernels = kernels;
     self->dot_dtype = dot_dtype;
+    self->blas = cpu_blas_wanted(host, kernels->isa);
     *out_backend = self;
     PGD_OUT(out, local);
     return PGD_OK;

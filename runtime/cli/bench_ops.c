@@ -398,7 +398,8 @@ int cli_bench_ops(int argc, char **argv) {
     static const bench_kind kind = {
         .command = {"bench ops", "bench ops [MODEL] [flags]",
                     "Times the operations of a model's step, each alone.",
-                    "Of the engine's flags --device, --plugin, --threads and --allow-slow count.",
+                    "Of the engine's flags --device, --plugin, --threads, --allow-slow and "
+                    "--deterministic count.",
                     NULL},
         .flags = ops_flags,
         .sample_bytes = sizeof(ops_sample),

@@ -262,7 +262,8 @@ static pgd_status open_device(ops_run *r) {
     PGD_TRY(pgd_dev_registry_create(&search, &r->registry));
     const pgd_dev_desc desc = {.uri = v->device != NULL ? v->device : "auto",
                                .team = r->team,
-                               .allow_slow = (uint32_t)v->allow_slow};
+                               .allow_slow = (uint32_t)v->allow_slow,
+                               .no_deterministic = !v->deterministic};
     return pgd_dev_open(r->registry, &desc, &r->dev);
 }
 

@@ -43,6 +43,7 @@ pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
         .uri = o->device != NULL ? o->device : "auto",
         .team = e->team,
         .allow_slow = o->allow_slow,
+        .no_deterministic = o->no_deterministic,
     };
     PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
     e->d = pgd_dev_device(e->dev);

@@ -148,6 +148,29 @@ class Bench(Case):
             ops = 4 * config["num_attention_heads"] * config["head_dim"] * pairs
             self.assertAlmostEqual(s["ops_per_s"] * s["mean_us"] / 1e6 / ops, 1.0, places=6)
 
+    def test_yardsticks(self):
+        d = self.document("bench", "ops", NANO, "--only", "o", "--sample-ms", 1, "--limit-ms", 1,
+                          "--json")
+        self.assertEqual([y["name"] for y in d["yardsticks"]], ["OpenBLAS", "oneDNN"])
+        taken = [s for s in d["samples"] if s["yardstick"]]
+        for y in d["yardsticks"]:
+            rows = [s["rows"] for s in taken if s["kernel"] == y["name"]]
+            if y["reason"]:
+                self.assertEqual(rows, [], y)
+            else:
+                self.assertTrue(y["version"])
+                self.assertLessEqual({1, 8, 32, 512}, set(rows))
+        for s in taken:
+            share = s["ops_per_s"] / ((s["limits_before"][s["judged_by"]] +
+                                       s["limits_after"][s["judged_by"]]) / 2)
+            self.assertAlmostEqual(s["share_dot"] / share, 1.0, places=6)
+        none = self.document("bench", "ops", NANO, "--only", "o", "--max-rows", 1, "--yardsticks",
+                             "false", "--sample-ms", 1, "--limit-ms", 1, "--json")
+        self.assertEqual((none["yardsticks"], len(none["samples"])), ([], 1))
+        missing = [y["name"] for y in d["yardsticks"] if y["reason"]]
+        if missing:
+            self.skipTest(", ".join(missing) + " not installed")
+
     def test_startup(self):
         d = self.document("bench", "startup", NANO, *QUICK)
         self.check(d, "startup", 2)
@@ -191,6 +214,28 @@ class Plan(Case):
         self.assertEqual(counts["attn"], 16)
         self.assertEqual(counts["gemm_add"], 32)
         self.assertEqual(d["slow_operations"], 0)
+
+    def test_deterministic(self):
+        """Off: f32 products by OpenBLAS, where it is installed; on, and by default: never."""
+        shape = f"synthetic:{TINY},f32"
+
+        def kernels(*flags):
+            d = self.document("plan", shape, "--device", "cpu{isa=avx2}", "--json", *flags)
+            return {op["op"]: op["kernel"] for op in d["operations"]}
+
+        self.assertEqual(kernels(), kernels("--deterministic", "on"))
+        for kernel in kernels().values():
+            self.assertNotIn("openblas", kernel)
+        off = kernels("--deterministic", "off")
+        libraries = self.document("bench", "ops", shape, "--device", "cpu", "--only", "rmsnorm",
+                                  "--sample-ms", 1, "--limit-ms", 1, "--json")["yardsticks"]
+        has_it = [y["reason"] for y in libraries if y["name"] == "OpenBLAS"] == [""]
+        products = ("gemm_add", "gate_up", "qkv_rope_write", "head_sample")
+        for op, kernel in off.items():
+            self.assertEqual("openblas" in kernel, has_it and op in products, op)
+        self.refuse("plan", shape, "--deterministic", "maybe", words=["maybe", "off"])
+        if not has_it:
+            self.skipTest("OpenBLAS is not installed")
 
     def test_does_not_fit(self):
         self.refuse("plan", "synthetic:llama-3.1-8b", "--memory", "1GiB", "--device", "cpu",
