@@ -6,7 +6,7 @@
 //   kept   resident bytes, through map or a copy, one entry a weight
 //
 // Equal desc and fingerprint mean equal resident bytes (pgd_weight_plan), so the file serves every
-// device that answers the same. See docs/decisions/0005-packed-weights-on-disk.md.
+// device that answers the same. See docs/decisions/0007-packed-weights-on-disk.md.
 #include "model/inner.h"
 
 #include <string.h>

@@ -18,7 +18,7 @@ fi
 
 n=0
 for compiler in "$@"; do
-    for header in status types backend ops plugin; do
+    for header in status types backend ops plugin limits yardsticks; do
         for mode in c:c11 c:c17 c++:c++17; do
             # A declaration beside the header: nothing else would be an empty unit under -pedantic.
             printf '#include <pagoda/%s.h>\nextern int pgd_header_is_used;\n' "$header" |
