@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiles each header of the plugin SDK alone, as C11, C17 and C++17, with every compiler given
-# (default: those of gcc and clang that are there). -Wpadded shows padding that is not written out.
+# Compiles each header of the plugin SDK and of the extensions alone, as C11, C17 and C++17, with
+# every compiler given (default: those of gcc and clang that are there). -Wpadded shows padding that is not written out.
 #
 #   headers.sh [CC ...]
 set -eu
