@@ -69,6 +69,7 @@ typedef struct bench {
     char how[PGD_LIMIT_COUNT][32];
     int32_t dot; // PGD_LIMIT_DOT_... that products of this model are judged by
     uint32_t n_workers;
+    uint64_t hz;             // nominal clock, 0 = unknown
     uint64_t load_ns;        // pgd_engine_create
     uint64_t resident_bytes; // before limits were measured
     uint64_t peak_bytes;

@@ -31,6 +31,7 @@ pgd_status cli_bench_device(bench *b, pgd_dev *dev) {
     const pgd_device_info *info = pgd_dev_info(dev);
     snprintf(b->arch, sizeof(b->arch), "%.31s", info->arch);
     b->n_workers = info->units;
+    b->hz = pgd_os_cpu_hz();
     b->d = pgd_dev_device(dev);
     b->limits = pgd_dev_extension(dev, PGD_LIMITS_EXTENSION);
     for (int32_t i = 0; i < PGD_LIMIT_COUNT && b->limits != NULL; i++) {
@@ -175,10 +176,16 @@ static pgd_status json_limits(pgd_text *t, const char *key, const bench_limits *
     return pgd_text_format(t, "}");
 }
 
-static pgd_status json_watch(pgd_text *t, const bench_watch *w) {
+// Cycles at the nominal clock.
+static double foreign_cycles(const bench *b, const bench_watch *w) {
+    return (double)w->foreign_ns / 1e9 * (double)b->hz;
+}
+
+static pgd_status json_watch(const bench *b, pgd_text *t, const bench_watch *w) {
     PGD_TRY(cli_bench_json_number(t, "wall_ms", (double)w->wall_ns / 1e6));
     PGD_TRY(cli_bench_json_number(t, "own_cpu_ms", (double)w->own_ns / 1e6));
     PGD_TRY(cli_bench_json_number(t, "foreign_cpu_ms", (double)w->foreign_ns / 1e6));
+    PGD_TRY(cli_bench_json_number(t, "foreign_cycles", foreign_cycles(b, w)));
     return cli_bench_json_number(t, "foreign_cores", cli_bench_foreign(w));
 }
 
@@ -187,8 +194,9 @@ static pgd_status add_machine(const bench *b, pgd_text *t) {
     PGD_TRY(add_text(t, "device", b->info.device));
     PGD_TRY(add_text(t, "name", b->info.device_name));
     PGD_TRY(add_text(t, "arch", b->arch));
-    return pgd_text_format(t, ",\"workers\":%u,\"cores\":%u,\"memory_bytes\":%llu}", b->n_workers,
-                           pgd_os_cpu_count(), (unsigned long long)pgd_os_memory_total());
+    return pgd_text_format(
+        t, ",\"workers\":%u,\"cores\":%u,\"nominal_hz\":%llu,\"memory_bytes\":%llu}", b->n_workers,
+        pgd_os_cpu_count(), (unsigned long long)b->hz, (unsigned long long)pgd_os_memory_total());
 }
 
 static pgd_status add_model(const bench *b, pgd_text *t) {
@@ -245,23 +253,24 @@ static void print_head(const bench *b) {
     }
 }
 
-static void print_limits(const bench *b, const bench_sample *s) {
-    if (b->limits == NULL) {
-        return;
+static void print_surroundings(const bench *b, const bench_sample *s) {
+    printf("  ");
+    if (b->limits != NULL) {
+        printf("limits alongside: read %.1f GB/s", cli_bench_limit(s, PGD_LIMIT_READ) / 1e9);
     }
-    printf("  limits alongside: read %.1f GB/s", cli_bench_limit(s, PGD_LIMIT_READ) / 1e9);
-    for (int32_t i = PGD_LIMIT_DOT_F32; i < PGD_LIMIT_COUNT; i++) {
+    for (int32_t i = PGD_LIMIT_DOT_F32; b->limits != NULL && i < PGD_LIMIT_COUNT; i++) {
         if (b->how[i][0] != '\0') {
             printf(", %s %.0f G/s", limit_name(i), cli_bench_limit(s, i) / 1e9);
         }
     }
-    printf("; others used %.2f cores\n", cli_bench_foreign(&s->watch));
+    printf("%sothers used %.2f cores, %.2f G cycles\n", b->limits != NULL ? "; " : "",
+           cli_bench_foreign(&s->watch), foreign_cycles(b, &s->watch) / 1e9);
 }
 
 static pgd_status json_sample(const bench_kind *kind, const bench *b, const bench_sample *s,
                               pgd_text *t) {
     PGD_TRY(pgd_text_format(t, "%s{", t->ptr[t->len - 1] == '[' ? "" : ","));
-    PGD_TRY(json_watch(t, &s->watch));
+    PGD_TRY(json_watch(b, t, &s->watch));
     PGD_TRY(json_limits(t, "limits_before", &s->before));
     PGD_TRY(json_limits(t, "limits_after", &s->after));
     PGD_TRY(kind->json(b, s, t));
@@ -322,7 +331,7 @@ static pgd_status take_samples(const bench_kind *kind, bench *b, void *samples) 
         s->after = limits;
         if (for_people) {
             kind->print(b, i, s);
-            print_limits(b, s);
+            print_surroundings(b, s);
             fflush(stdout);
         }
     }

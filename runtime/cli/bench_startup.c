@@ -28,6 +28,8 @@ typedef struct startup_sample {
 typedef struct startup_run {
     bench b;
     uint64_t main_ns;
+    double *first_ms; // [repeat] of all samples so far
+    int32_t n_first;
     char program[PATH_CAP];
     char *arguments[MAX_ARGUMENTS];
 } startup_run;
@@ -121,11 +123,10 @@ static int32_t read_moments(const char *line, uint64_t start, double *out_ms) {
 }
 
 static pgd_status sample(bench *b, int32_t i, bench_sample *out) {
-    const startup_run *r = (const startup_run *)b;
+    startup_run *r = (startup_run *)b;
     startup_sample *s = (startup_sample *)out;
     char line[LINE_CAP];
     int32_t code = -1;
-    (void)i;
     uint64_t start = pgd_clock_ns();
     pgd_status status = pgd_os_process_run(r->arguments, line, sizeof(line), &code);
     if (status != PGD_OK) {
@@ -134,6 +135,10 @@ static pgd_status sample(bench *b, int32_t i, bench_sample *out) {
     if (code != 0 || !read_moments(line, start, s->ms)) {
         return pgd_fail(code == 2 ? PGD_INVALID : PGD_INTERNAL,
                         "the started program ended with status %d (its reason is above)", code);
+    }
+    if (i >= 0) {
+        r->first_ms[r->n_first++] = s->ms[FIRST];
+        cli_bench_sort(r->first_ms, r->n_first);
     }
     return PGD_OK;
 }
@@ -151,6 +156,13 @@ static void print(const bench *b, int32_t i, const bench_sample *sample) {
     if (b->limits != NULL) {
         printf("  reading the weights once takes %.1f ms\n", read_once_ms(b, sample));
     }
+    if (i == b->n_samples - 1) {
+        const startup_run *r = (const startup_run *)b;
+        printf("first token of all %d starts: best %.1f, p50 %.1f, p90 %.1f, p99 %.1f ms\n",
+               r->n_first, r->first_ms[0], cli_bench_percentile(r->first_ms, r->n_first, 50),
+               cli_bench_percentile(r->first_ms, r->n_first, 90),
+               cli_bench_percentile(r->first_ms, r->n_first, 99));
+    }
 }
 
 static pgd_status json(const bench *b, const bench_sample *sample, pgd_text *t) {
@@ -163,7 +175,13 @@ static pgd_status json(const bench *b, const bench_sample *sample, pgd_text *t) 
 }
 
 static pgd_status json_end(const bench *b, pgd_text *t) {
-    (void)b;
+    const startup_run *r = (const startup_run *)b;
+    PGD_TRY(pgd_text_format(t, ",\"first_token\":{"));
+    PGD_TRY(cli_bench_json_number(t, "best_ms", r->first_ms[0]));
+    PGD_TRY(cli_bench_json_number(t, "p50_ms", cli_bench_percentile(r->first_ms, r->n_first, 50)));
+    PGD_TRY(cli_bench_json_number(t, "p90_ms", cli_bench_percentile(r->first_ms, r->n_first, 90)));
+    PGD_TRY(cli_bench_json_number(t, "p99_ms", cli_bench_percentile(r->first_ms, r->n_first, 99)));
+    PGD_TRY(pgd_text_format(t, "}"));
     return pgd_text_format(t, ",\"input_len\":%d", cli_bench_flag_values.input_len);
 }
 
@@ -175,7 +193,15 @@ static pgd_status open(bench *b, const char *model) {
         return be_child(model, r->main_ns);
     }
     PGD_TRY(make_arguments(r));
+    r->first_ms = pgd_mem_alloc((size_t)b->n_samples, sizeof(*r->first_ms));
+    if (r->first_ms == NULL) {
+        return PGD_MEM_FAIL("the samples", (size_t)b->n_samples * sizeof(*r->first_ms));
+    }
     return cli_bench_open(b, model, 1, cli_bench_flag_values.input_len + 1);
+}
+
+static void close(bench *b) {
+    pgd_mem_free(((startup_run *)b)->first_ms);
 }
 
 int cli_bench_startup(int argc, char **argv) {
@@ -191,6 +217,7 @@ int cli_bench_startup(int argc, char **argv) {
         .print = print,
         .json = json,
         .json_end = json_end,
+        .close = close,
     };
     startup_run r = {.b = {.name = "startup"}, .main_ns = pgd_clock_ns()};
     cli_bench_flag_values.input_len = 8;

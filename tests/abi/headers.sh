@@ -1,6 +1,7 @@
 #!/bin/sh
 # Compiles each header of the plugin SDK and of the extensions alone, as C11, C17 and C++17, with
-# every compiler given (default: those of gcc and clang that are there). -Wpadded shows padding that is not written out.
+# every compiler given (default: those of gcc and clang that are there). -Wpadded shows padding that
+# is not written out.
 #
 #   headers.sh [CC ...]
 set -eu

@@ -55,6 +55,8 @@ class Bench(Case):
             self.assertGreater(s["wall_ms"], 0)
             self.assertGreaterEqual(s["foreign_cpu_ms"], 0)
             self.assertGreaterEqual(s["foreign_cores"], 0)
+            cycles = s["foreign_cpu_ms"] / 1e3 * d["machine"]["nominal_hz"]
+            self.assertAlmostEqual(s["foreign_cycles"], cycles, delta=1 + cycles * 1e-6)
             for key in ("limits_before", "limits_after"):
                 self.assertEqual(sorted(s[key]), sorted(LIMITS))
                 self.assertGreater(s[key]["read"], 1e8)
@@ -178,6 +180,9 @@ class Bench(Case):
             parts = s["process_ms"] + s["engine_ms"] + s["token_ms"]
             self.assertAlmostEqual(parts, s["first_token_ms"], places=6)
             self.assertGreater(s["engine_ms"], 0)
+        times = sorted(s["first_token_ms"] for s in d["samples"])
+        ends = [d["first_token"][key] for key in ("best_ms", "p50_ms", "p90_ms", "p99_ms")]
+        self.assertEqual(ends, [times[0], times[0], times[1], times[1]])
 
     def test_for_people(self):
         code, out, err = pagoda("bench", "latency", NANO, "--repeat", 1, "--limit-ms", 2)
