@@ -40,6 +40,7 @@ typedef struct ops_sample {
 } ops_sample;
 
 static struct {
+    int32_t rows; // 0: all
     int32_t max_rows;
     int32_t max_context;
     int32_t sample_ms;
@@ -48,6 +49,7 @@ static struct {
 } values = {.max_rows = CLI_OPS_TOKENS, .max_context = 4096, .sample_ms = 60, .yardsticks = 1};
 
 static const cli_flag ops_flags[] = {
+    CLI_FLAG_INT(0, "rows", "N", &values.rows, 1, CLI_OPS_TOKENS, "only this number of rows"),
     CLI_FLAG_INT(0, "max-rows", "N", &values.max_rows, 1, CLI_OPS_TOKENS,
                  "most rows (default 512)"),
     CLI_FLAG_INT(0, "max-context", "N", &values.max_context, 16, 1048576,
@@ -113,8 +115,8 @@ static pgd_status check_names(void) {
 }
 
 static void add_case(ops_run *r, ops_case c) {
-    if (c.rows <= values.max_rows && c.context <= values.max_context &&
-        r->b.n_samples < MAX_CASES) {
+    if ((values.rows == 0 || c.rows == values.rows) && c.rows <= values.max_rows &&
+        c.context <= values.max_context && r->b.n_samples < MAX_CASES) {
         r->cases[r->b.n_samples++] = c;
     }
 }
