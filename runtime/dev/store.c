@@ -16,6 +16,8 @@
 #define PATH_BYTES  4096
 #define SUFFIX      ".weights"
 #define UNFINISHED  ".part"
+#define FRESH       ".fresh"
+#define SETTLED_NS  INT64_C(60000000000)    // by then a system has written what it was given
 #define OLD_PART_NS INT64_C(86400000000000) // a day: whoever wrote it is gone
 #define MAX_ENTRIES (1u << 20)
 #define FREE_MARGIN (UINT64_C(1) << 30) // that stays free on the disk
@@ -42,7 +44,8 @@ struct pgd_dev_store_writer {
     uint32_t entry;      // at hand
     uint32_t reserved0;
     char part[PATH_BYTES];
-    char path[PATH_BYTES];
+    char path[PATH_BYTES];  // its name for good
+    char fresh[PATH_BYTES]; // until then; "" = none
 };
 
 static blob_entry *table_of(const blob_header *h) {
@@ -93,11 +96,21 @@ pgd_status pgd_dev_store_folder(const char *given, char *out, size_t cap) {
     return pgd_fail(PGD_NOT_FOUND, "no folder for a cache: XDG_CACHE_HOME and HOME are unset");
 }
 
-static pgd_status path_of(const pgd_dev_store *s, pgd_hash key, char *out, size_t cap) {
+static pgd_status path_of(const pgd_dev_store *s, pgd_hash key, const char *more, char *out,
+                          size_t cap) {
     char name[64];
     snprintf(name, sizeof(name), "%016llx%016llx", (unsigned long long)key.high,
              (unsigned long long)key.low);
-    return join(out, cap, s->folder, name, SUFFIX);
+    return join(out, cap, s->folder, name, more);
+}
+
+// ".<boot>.fresh"; "" where starts of the system have no name: files are then settled when written.
+static void fresh_suffix(char *out, size_t cap) {
+    char boot[17];
+    out[0] = '\0';
+    if (pgd_os_boot_name(boot) == PGD_OK) {
+        snprintf(out, cap, ".%s" FRESH, boot);
+    }
 }
 
 // ---- looking up --------------------------------------------------------------------------------
@@ -119,24 +132,52 @@ static int32_t is_right(const pgd_os_map *map, pgd_hash key) {
     return 1;
 }
 
-pgd_status pgd_dev_store_find(const pgd_dev_store *s, pgd_hash key, pgd_dev_blob *out) {
-    char path[PATH_BYTES];
-    pgd_os_identity id;
-    *out = (pgd_dev_blob){0};
-    PGD_TRY(path_of(s, key, path, sizeof(path)));
+// The file at path, if it is the one.
+static int32_t open_right(const char *path, pgd_hash key, pgd_os_identity *id, pgd_dev_blob *out) {
     // Another user's file could say anything.
-    if (pgd_os_identify(path, &id) != PGD_OK || !id.own ||
+    if (pgd_os_identify(path, id) != PGD_OK || !id->own ||
         pgd_os_map_file(path, &out->map) != PGD_OK) {
-        return pgd_fail(PGD_NOT_FOUND, "%s is not there", path);
+        return 0;
     }
     if (!is_right(&out->map, key)) {
         pgd_dev_blob_close(out);
-        return pgd_fail(PGD_NOT_FOUND, "%s is damaged or of another version", path);
+        return 0;
     }
     out->n = ((const blob_header *)out->map.ptr)->n;
-    // Only the order of eviction suffers when it cannot be set.
-    pgd_status ignored = pgd_os_touch(path);
-    (void)ignored;
+    return 1;
+}
+
+// Makes sure that a fresh file is on the disk, and gives it its name for good.
+static void settle(const char *fresh, const char *path) {
+    pgd_os_file file = {.fd = -1};
+    if (pgd_os_open_write(fresh, 1, &file) == PGD_OK && pgd_os_sync(file) == PGD_OK) {
+        pgd_status ignored = pgd_os_folder_move(fresh, path); // else it stays fresh
+        (void)ignored;
+    }
+    pgd_os_close(&file);
+}
+
+pgd_status pgd_dev_store_find(const pgd_dev_store *s, pgd_hash key, pgd_dev_blob *out) {
+    char path[PATH_BYTES];
+    char fresh[PATH_BYTES];
+    char suffix[32];
+    pgd_os_identity id;
+    *out = (pgd_dev_blob){0};
+    fresh_suffix(suffix, sizeof(suffix));
+    PGD_TRY(path_of(s, key, SUFFIX, path, sizeof(path)));
+    PGD_TRY(path_of(s, key, suffix, fresh, sizeof(fresh)));
+    if (open_right(path, key, &id, out)) {
+        // Only the order of eviction suffers when it cannot be set.
+        pgd_status ignored = pgd_os_touch(path);
+        (void)ignored;
+        return PGD_OK;
+    }
+    if (suffix[0] == '\0' || !open_right(fresh, key, &id, out)) {
+        return pgd_fail(PGD_NOT_FOUND, "%s is not there, or damaged", path);
+    }
+    if (pgd_os_unix_ms() * 1000000 - id.modified_ns > SETTLED_NS) {
+        settle(fresh, path);
+    }
     return PGD_OK;
 }
 
@@ -154,6 +195,7 @@ void pgd_dev_blob_close(pgd_dev_blob *b) {
 
 typedef struct sweep {
     const char *folder;
+    const char *fresh; // suffix of this start of the system
     int64_t now_ns;
     uint64_t bytes; // of all files
     uint64_t oldest_bytes;
@@ -161,20 +203,27 @@ typedef struct sweep {
     char oldest[PATH_BYTES]; // "" = none
 } sweep;
 
-// Adds a file to the sum, removes what somebody left unfinished long ago.
+// What nobody can use: unfinished for long, or fresh when the system went down.
+static int32_t is_waste(const sweep *s, pgd_str file, const pgd_os_identity *id) {
+    if (pgd_str_ends(file, PGD_STR(UNFINISHED))) {
+        return s->now_ns - id->modified_ns > OLD_PART_NS;
+    }
+    return pgd_str_ends(file, PGD_STR(FRESH)) && !pgd_str_ends(file, pgd_str_of(s->fresh));
+}
+
+// Adds a file to the sum, or removes it when it is waste.
 static int32_t visit(void *arg, const char *name) {
     sweep *s = arg;
     char path[PATH_BYTES];
     pgd_os_identity id;
     const pgd_str file = pgd_str_of(name);
     const int32_t is_part = pgd_str_ends(file, PGD_STR(UNFINISHED));
-    if ((!is_part && !pgd_str_ends(file, PGD_STR(SUFFIX))) ||
+    if ((!is_part && !pgd_str_ends(file, PGD_STR(SUFFIX)) && !pgd_str_ends(file, PGD_STR(FRESH))) ||
         join(path, sizeof(path), s->folder, name, "") != PGD_OK ||
         pgd_os_identify(path, &id) != PGD_OK) {
         return 0;
     }
-    if (is_part && s->now_ns - id.modified_ns > OLD_PART_NS &&
-        pgd_os_folder_remove(path) == PGD_OK) {
+    if (is_waste(s, file, &id) && pgd_os_folder_remove(path) == PGD_OK) {
         return 0;
     }
     s->bytes += id.bytes;
@@ -188,12 +237,14 @@ static int32_t visit(void *arg, const char *name) {
 
 static pgd_status make_room(const pgd_dev_store *store, uint64_t bytes) {
     uint64_t room = 0;
+    char fresh[32];
+    fresh_suffix(fresh, sizeof(fresh));
     if (bytes > store->most_bytes) {
         return pgd_fail(PGD_OUT_OF_RANGE, "%llu bytes are more than the weight cache holds: %llu",
                         (unsigned long long)bytes, (unsigned long long)store->most_bytes);
     }
     for (;;) {
-        sweep s = {.folder = store->folder, .now_ns = pgd_os_unix_ms() * 1000000};
+        sweep s = {.folder = store->folder, .fresh = fresh, .now_ns = pgd_os_unix_ms() * 1000000};
         pgd_status status = pgd_os_list(store->folder, visit, &s);
         if (status != PGD_OK) {
             return pgd_fail(status, "the folder %s cannot be read", store->folder);
@@ -280,7 +331,12 @@ pgd_status pgd_dev_store_begin(const pgd_dev_store *s, pgd_hash key, const uint6
         return PGD_MEM_FAIL("the writer of a weight cache", sizeof(*w));
     }
     w->file.fd = -1;
-    status = path_of(s, key, w->path, sizeof(w->path));
+    char suffix[32];
+    fresh_suffix(suffix, sizeof(suffix));
+    status = path_of(s, key, SUFFIX, w->path, sizeof(w->path));
+    if (status == PGD_OK && suffix[0] != '\0') {
+        status = path_of(s, key, suffix, w->fresh, sizeof(w->fresh));
+    }
     if (status == PGD_OK) {
         status = lay_out(w, key, sizes, n);
     }
@@ -325,8 +381,10 @@ pgd_status pgd_dev_store_finish(pgd_dev_store_writer *w) {
         status = pad(w, w->header->bytes);
     }
     if (status == PGD_OK) {
-        status = pgd_os_sync(w->file);
-        status = status == PGD_OK ? pgd_os_folder_move(w->part, w->path) : status;
+        const int32_t is_fresh = w->fresh[0] != '\0';
+        status = is_fresh ? PGD_OK : pgd_os_sync(w->file);
+        status =
+            status == PGD_OK ? pgd_os_folder_move(w->part, is_fresh ? w->fresh : w->path) : status;
         if (status == PGD_OK) {
             w->part[0] = '\0';
         } else {

@@ -4,8 +4,14 @@
 //   | header 64 B | table: n x {offset, bytes} | pad | entry 0 | entry 1 | ...
 //   0             64                            4096-aligned, entries too
 //
-// A file is written under another name, brought to the disk and moved into place, so that nobody
-// sees half of one. At a look-up its magic, version, key, size and the checksum of header and table
+// A file is written under another name and moved into place, so that nobody sees half of one:
+//
+//   <key>.weights.<process>.<number>.part   being written
+//   <key>.<boot>.fresh                      whole in memory, on its way to the disk: good until the
+//                                           system starts anew
+//   <key>.weights                           on the disk; the first look-up a minute later sees to it
+//
+// Nobody waits for the disk at the start that writes. At a look-up its magic, version, key, size and the checksum of header and table
 // must be right; any other file counts as none and is written anew. Files are only ever removed or
 // replaced, never changed, so a mapped one stays what it is.
 // The store is limited: the files used longest ago make room.

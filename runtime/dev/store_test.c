@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -126,8 +127,49 @@ static void comes_back(void **state) {
     assert_int_equal(count_files(), 2);
 }
 
+// Path of a file that was just written.
 static void path_of(uint64_t number, char *out, size_t cap) {
+    char boot[17];
+    OK(pgd_os_boot_name(boot));
+    snprintf(out, cap, "%s/%016x%016llx.%s.fresh", folder, 7, (unsigned long long)number, boot);
+}
+
+static void settled_path_of(uint64_t number, char *out, size_t cap) {
     snprintf(out, cap, "%s/%016x%016llx.weights", folder, 7, (unsigned long long)number);
+}
+
+static void set_modified(const char *path, time_t seconds) {
+    const struct timespec t[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
+    assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+}
+
+// Fresh at first; settled by the first look-up a minute later; lost with the start of the system.
+static void settles(void **state) {
+    const pgd_dev_store s = store_of(1 << 20);
+    char fresh[600];
+    char settled[600];
+    char other[600];
+    pgd_dev_blob blob;
+    (void)state;
+    path_of(1, fresh, sizeof(fresh));
+    settled_path_of(1, settled, sizeof(settled));
+    OK(write_file(&s, 1, some_sizes, N_SOME, 1));
+    check_file(&s, 1, some_sizes, N_SOME, 1);
+    assert_int_equal(access(fresh, F_OK), 0);
+    set_modified(fresh, time(NULL) - 61);
+    check_file(&s, 1, some_sizes, N_SOME, 1);
+    assert_int_equal(access(fresh, F_OK), -1);
+    assert_int_equal(access(settled, F_OK), 0);
+    check_file(&s, 1, some_sizes, N_SOME, 1);
+    // Of another start of the system: nobody knows what reached the disk.
+    OK(write_file(&s, 2, some_sizes, N_SOME, 1));
+    path_of(2, fresh, sizeof(fresh));
+    snprintf(other, sizeof(other), "%s/%016x%016x.0123456789abcdef.fresh", folder, 7, 2);
+    assert_int_equal(rename(fresh, other), 0);
+    assert_int_equal(pgd_dev_store_find(&s, key_of(2), &blob), PGD_NOT_FOUND);
+    OK(write_file(&s, 3, some_sizes, 1, 1));
+    assert_int_equal(access(other, F_OK), -1);
+    assert_int_equal(count_files(), 2);
 }
 
 static void damaged_is_none(void **state) {
@@ -194,9 +236,8 @@ static void unfinished_leaves_nothing(void **state) {
 
 static void set_age(uint64_t number, int seconds) {
     char path[600];
-    path_of(number, path, sizeof(path));
-    const struct timespec t[2] = {{.tv_sec = 1000000 + seconds}, {.tv_sec = 1000000 + seconds}};
-    assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+    settled_path_of(number, path, sizeof(path));
+    set_modified(path, 1000000 + seconds);
 }
 
 static void oldest_make_room(void **state) {
@@ -206,7 +247,11 @@ static void oldest_make_room(void **state) {
     pgd_dev_blob blob;
     (void)state;
     for (uint64_t i = 1; i <= 3; i++) {
+        char fresh[600];
         OK(write_file(&s, i, &size, 1, 1));
+        path_of(i, fresh, sizeof(fresh));
+        set_modified(fresh, 1000);
+        check_file(&s, i, &size, 1, 1); // settles it
         set_age(i, (int)i);
     }
     assert_int_equal(count_files(), 3);
@@ -241,8 +286,7 @@ static void old_parts_go(void **state) {
         assert_non_null(f);
         fclose(f);
     }
-    const struct timespec t[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
-    assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+    set_modified(path, 1000000);
     OK(write_file(&s, 1, some_sizes, 1, 1));
     assert_int_equal(access(path, F_OK), -1); // a day old: gone
     assert_int_equal(count_files(), 2);       // somebody may still write the other
@@ -286,6 +330,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(comes_back),
+        TEST(settles),
         TEST(damaged_is_none),
         TEST(unfinished_leaves_nothing),
         TEST(oldest_make_room),

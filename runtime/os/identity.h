@@ -22,6 +22,9 @@ typedef struct pgd_os_identity {
 pgd_status pgd_os_identify(const char *path, pgd_os_identity *out) PGD_MUST_USE;
 // Sets the time of modification to now: "used at".
 pgd_status pgd_os_touch(const char *path) PGD_MUST_USE;
+// A name for the time since the system started: 16 letters and NUL; another one after the next
+// start. UNSUPPORTED where the system gives none.
+pgd_status pgd_os_boot_name(char out[17]) PGD_MUST_USE;
 // Number of this process, to name what it writes.
 int64_t pgd_os_process_id(void);
 

@@ -30,6 +30,24 @@ pgd_status pgd_os_touch(const char *path) {
     return utimensat(AT_FDCWD, path, NULL, 0) == 0 ? PGD_OK : pgd_os_code_of(errno);
 }
 
+pgd_status pgd_os_boot_name(char out[17]) {
+    char text[64] = "";
+    uint64_t n = 0;
+    size_t used = 0;
+    out[0] = '\0';
+    if (pgd_os_read_file("/proc/sys/kernel/random/boot_id", text, sizeof(text) - 1, &n) != PGD_OK) {
+        return PGD_UNSUPPORTED;
+    }
+    for (uint64_t i = 0; i < n && used < 16; i++) {
+        const char c = text[i];
+        if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')) {
+            out[used++] = c;
+        }
+    }
+    out[used] = '\0';
+    return used == 16 ? PGD_OK : PGD_UNSUPPORTED;
+}
+
 int64_t pgd_os_process_id(void) {
     return (int64_t)getpid();
 }

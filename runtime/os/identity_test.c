@@ -94,11 +94,23 @@ static void missing(void **state) {
     assert_int_equal(pgd_os_process_id(), getpid());
 }
 
+static void boot_has_a_name(void **state) {
+    char first[17];
+    char second[17];
+    (void)state;
+    OK(pgd_os_boot_name(first));
+    OK(pgd_os_boot_name(second));
+    assert_string_equal(first, second);
+    assert_int_equal(strspn(first, "0123456789abcdef"), 16);
+    assert_int_equal(strlen(first), 16);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(stays_and_changes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(touch_says_now, set_up, tear_down),
         cmocka_unit_test(missing),
+        cmocka_unit_test(boot_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
