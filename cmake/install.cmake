@@ -2,6 +2,7 @@
 #
 #   bin/pagoda   lib/libpagoda.so*   lib/pagoda/*.so, *.json (plugins)   include/pagoda/*.h
 #   share/pagoda/models/nano/*       share/doc/pagoda/*
+#   lib/cmake/pagoda/*               lib/pkgconfig/pagoda.pc
 #
 # The tree may be moved as a whole: the program looks for its parts beside itself. The libraries and
 # plugins say themselves where they go (runtime/CMakeLists.txt, pagoda_add_plugin).
@@ -17,6 +18,20 @@ if(TARGET pgd-cpu)
     install(FILES ${PROJECT_SOURCE_DIR}/backends/cpu/libpgd-cpu.json
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/pagoda)
 endif()
+
+# For programs on the library: find_package(pagoda) and pkg-config pagoda. Both say where things are
+# relative to themselves.
+include(CMakePackageConfigHelpers)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/pagoda)
+install(EXPORT pagoda-targets NAMESPACE pagoda:: DESTINATION ${package})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pagoda-config.cmake.in
+    ${PROJECT_BINARY_DIR}/pagoda-config.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/pagoda-config-version.cmake
+    COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/pagoda-config.cmake
+        ${PROJECT_BINARY_DIR}/pagoda-config-version.cmake DESTINATION ${package})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/pagoda.pc.in ${PROJECT_BINARY_DIR}/pagoda.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/pagoda.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # The build tree has the same shape, so that its program finds the default model too.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_DATADIR}/pagoda)

@@ -80,7 +80,7 @@ const cpu_blas *cpu_blas_wanted(const pgd_host *host, const char *isa) {
     }
     // It chooses its kernels by the model of the processor and may not know it: with half the
     // vectors it is slower than what it would replace.
-    if (strncmp(isa, "avx512", 6) == 0 && !b->is_wide) {
+    if (strcmp(isa, "scalar") != 0 && strcmp(isa, "avx2") != 0 && !b->is_wide) {
         host->log(host, PGD_LOG_INFO, "OpenBLAS has no kernels of 512 bits for this processor");
         return NULL;
     }

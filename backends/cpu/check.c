@@ -124,7 +124,7 @@ bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w) {
 uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows) {
     uint64_t bytes = 0;
     if (w->act_dtype != PGD_BF16 ||
-        __builtin_mul_overflow((uint64_t)rows, 4 * (uint64_t)(w->k + w->k % 2), &bytes)) {
+        __builtin_mul_overflow((uint64_t)rows, 4 * (uint64_t)cpu_round_ld(w->k), &bytes)) {
         return 0;
     }
     return bytes;
@@ -345,26 +345,28 @@ static bool check_argmax(cpu_check *c, const void *args, const pgd_weight_desc *
            want(c, "out", &a->out, PGD_I32, 1, ANY, ANY);
 }
 
-static bool check_draw(cpu_check *c, const pgd_tensor *logits, const pgd_tensor *ids,
-                       const pgd_tensor *logprobs, const pgd_tensor *top_ids,
-                       const pgd_tensor *state) {
-    if (!want_absent(c, "logprobs", logprobs) || !want_absent(c, "top_ids", top_ids) ||
-        !want_absent(c, "state", state) || !want(c, "logits", logits, PGD_F32, 2, ANY, ANY) ||
-        !want(c, "ids", ids, PGD_I32, 1, ANY, ANY)) {
+// sample, and the end of head_sample.
+static bool check_draw(cpu_check *c, const pgd_sample_args *a) {
+    const int64_t columns = a->logprobs.rank == 2 ? a->logprobs.shape[1] : ANY;
+    if (!want(c, "logits", &a->logits, PGD_F32, 2, ANY, ANY) ||
+        !want(c, "ids", &a->ids, PGD_I32, 1, ANY, ANY) ||
+        (a->logprobs.rank != 0 && !want(c, "logprobs", &a->logprobs, PGD_F32, 2, ANY, ANY)) ||
+        (a->top_ids.rank != 0 && !want(c, "top_ids", &a->top_ids, PGD_I32, 2, columns, ANY)) ||
+        (a->ranks.rank != 0 && !want(c, "ranks", &a->ranks, PGD_I32, 1, ANY, ANY)) ||
+        (a->state.rank != 0 && !want(c, "state", &a->state, PGD_I32, 2, a->logits.shape[1], ANY))) {
         return false;
     }
-    if (logits->shape[1] >= 1 << 22) { // the mass of a row has to fit in 64 bits
-        return cpu_refuse(c, PGD_UNSUPPORTED, "%lld logits a row", (long long)logits->shape[1]);
+    if (a->logits.shape[1] >= 1 << 22) { // the mass of a row has to fit in 64 bits
+        return cpu_refuse(c, PGD_UNSUPPORTED, "%lld logits a row", (long long)a->logits.shape[1]);
     }
     return true;
 }
 
 static bool check_sample(cpu_check *c, const void *args, const pgd_weight_desc *w,
                          const pgd_kv_desc *kv) {
-    const pgd_sample_args *a = args;
     (void)w;
     (void)kv;
-    return check_draw(c, &a->logits, &a->ids, &a->logprobs, &a->top_ids, &a->state);
+    return check_draw(c, args);
 }
 
 static bool check_add_rmsnorm(cpu_check *c, const void *args, const pgd_weight_desc *w,
@@ -416,6 +418,7 @@ static bool check_head_sample(cpu_check *c, const void *args, const pgd_weight_d
                               const pgd_kv_desc *kv) {
     const pgd_head_sample_args *a = args;
     const pgd_tensor *x = a->norm_w.rank != 0 ? &a->normed : &a->x;
+    const pgd_sample_args sample = cpu_sample_of(a);
     (void)kv;
     if (a->norm_w.rank != 0 && !check_norm(c, &a->x, &a->norm_w, &a->normed)) {
         return false;
@@ -423,8 +426,7 @@ static bool check_head_sample(cpu_check *c, const void *args, const pgd_weight_d
     if (w != NULL && w->uses == PGD_USE_EMBED) {
         return cpu_refuse(c, PGD_INVALID, "the weight was made for embed only");
     }
-    return check_product(c, w, x, &a->logits, NULL) &&
-           check_draw(c, &a->logits, &a->ids, &a->logprobs, &a->top_ids, &a->state);
+    return check_product(c, w, x, &a->logits, NULL) && check_draw(c, &sample);
 }
 
 #define CHECK_SLOT(name, family) [PGD_OP_##name] = check_##name,

@@ -169,6 +169,11 @@ bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w);
 // Part i of a desc; fields that a smaller caller does not have are zero.
 const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
                                        pgd_weight_part *local);
+// Elements from row to row of x rounded to bf16: room for a pair at the end of an odd k, and no
+// multiple of a page, whose lines would all fall into the same few places of a first cache.
+static inline int64_t cpu_round_ld(int64_t k) {
+    return (k + 31) / 32 * 32 + 32;
+}
 // Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype; 0 = not rounded.
 uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows);
 bool cpu_check_kv(cpu_check *c, const pgd_kv_desc *kv);
@@ -199,6 +204,10 @@ typedef struct cpu_batch {
     const int32_t *slots; // of the group asked for
     const int32_t *table; // of the group asked for
     const unsigned char *sampling;
+    const uint32_t *mask;
+    uint64_t mask_words; // at most, of all rows
+    const pgd_bias *bias;
+    uint64_t n_bias; // at most
     int32_t *last;
     int32_t *sampled;
 } cpu_batch;
@@ -305,16 +314,43 @@ pgd_status cpu_kv_rows_make(cpu_op *op, const pgd_kv_write_args *a, cpu_kv_rows 
 pgd_status cpu_kv_rows_live(const cpu_op *op, const cpu_kv_rows *w) PGD_MUST_USE;
 void cpu_kv_write_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker);
 
+// Absent tensors are NULL.
 typedef struct cpu_sample {
     const pgd_cpu_kernels *k;
     const cpu_batch *batch;
-    cpu_view logits;
-    int32_t *ids;
+    cpu_view logits, logprobs;
     int64_t n;
+    int64_t columns; // of logprobs
+    int32_t *ids;
+    int32_t *top_ids;
+    int64_t top_pitch;
+    int32_t *ranks;
+    int32_t *state;
+    int64_t state_pitch, state_rows;
+    float *room; // the scratch, a part for each worker; NULL = there is none
+    int64_t n_panels; // of a head that gives the best of its panels, 0 = logits are all written
+    int64_t n_plain;  // live rows of which only the largest logit counts, 0 without panels
 } cpu_sample;
-pgd_status cpu_sample_init(cpu_op *op, const pgd_tensor *logits, const pgd_tensor *ids,
-                           cpu_sample *out) PGD_MUST_USE;
-pgd_status cpu_sample_live(const cpu_op *op) PGD_MUST_USE;
+// The args of sample at the end of head_sample.
+static inline pgd_sample_args cpu_sample_of(const pgd_head_sample_args *a) {
+    return (pgd_sample_args){.size = sizeof(pgd_sample_args),
+                             .rows = a->rows,
+                             .batch = a->batch,
+                             .logits = a->logits,
+                             .ids = a->ids,
+                             .logprobs = a->logprobs,
+                             .top_ids = a->top_ids,
+                             .state = a->state,
+                             .ranks = a->ranks};
+}
+// Bytes of scratch for rows of n logits.
+uint64_t cpu_sample_bytes(const pgd_device *d, int64_t n);
+pgd_status cpu_sample_init(cpu_op *op, const pgd_sample_args *a, cpu_sample *out) PGD_MUST_USE;
+pgd_status cpu_sample_live(const cpu_op *op, cpu_sample *c) PGD_MUST_USE;
+// Takes columns [32 index, 32 index + cols) of rows [r0, r0 + m), y [m][32]: the best of rows of
+// which only that counts, all of the others.
+void cpu_sample_panel(const cpu_sample *c, int64_t index, int64_t cols, int64_t r0, int64_t m,
+                      const float *y);
 void cpu_sample_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker);
 
 #define CPU_OP_DECLARE(name, family) \

@@ -1,10 +1,15 @@
 // Ops around a product y = x W^T: gemm, gemm_add, gate_up, qkv_rope_write, head_sample.
 //
-// Work is cut into items of (block of rows of x) x (group of panels of W), handed out one by one.
-// An item walks its panels; for each panel the rows of the block pass in strips of 96, and within a
-// strip 512 products deep at a time, so that this part of the panel stays in L1 while the tiles of
-// 12 rows pass, and the block of x in L2. What the sizes are changes no bit: each element of y is
-// the sum, left to right, of chains of 512 products with k rising.
+// Work is cut into items of (group of panels of W) x (block of rows of x), handed out one by one,
+// the blocks of a group next to each other, so that W comes from memory once.
+//
+//   few rows    an item is about 128 KiB of W, read from front to back
+//   many rows   blocks of up to 128 rows, groups of up to 4 panels, k in slabs: a slab of x stays
+//               in L2 while the panels pass; 512 products of a panel stay in L1 while all rows pass
+//
+// Each part of a panel (512 products deep) names the part that comes after it, and the kernel
+// fetches that while it computes. What the sizes are changes no bit: each element of y is the sum,
+// left to right, of chains of 512 products with k rising.
 //
 // Phases: what x needs (norm, rounding) | product | the rest (act_mul, rope, cache, sample).
 // A weight with act_dtype BF16 takes x rounded to bf16, which is done once a row, into the scratch.
@@ -12,120 +17,186 @@
 
 #include "library.h"
 
-typedef void (*tile_fn)(const float *x, int64_t ldx, int64_t m, const void *w, int64_t k,
-                        float *acc, int64_t ldacc, int32_t add);
+enum {
+    ITEM_BYTES = 128 << 10, // of weights in an item, when there are few rows
+    FEW_ROWS = 32,          // up to here it is reading W that takes the time
+    BLOCK_ROWS = 128,       // most rows of a block
+    GROUP = 4,              // panels of an item, when there are many rows
+    SLAB_BYTES = 512 << 10, // of x: half of an L2
+    ITEMS_A_WORKER = 4,     // at least, so that all end at about the same time
+};
 
 typedef struct product {
     const pgd_device *d;
     const pgd_cpu_kernels *k;
     const pgd_weight *w;
-    tile_fn tile;
+    pgd_cpu_product_fn fn;
     cpu_view x, y, aux;
-    unsigned char *rounded; // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
-    int64_t ld_rounded;
-    const float *bias; // NULL = none
+    unsigned char *rounded;   // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
+    const float *bias;        // NULL = none
+    const cpu_sample *sample; // what takes y panel by panel, NULL = y is written
     pgd_cpu_finish how;
+    uint32_t n_workers;
+    bool gated; // y is act(gate) * up, W in gated layout
+    // of the live rows
     int64_t rows;
     int64_t block_rows;
     int64_t n_blocks;
-    int64_t group; // panels of an item
+    int64_t group;
     int64_t n_groups;
-    bool gated; // y is act(gate) * up, W in gated layout
+    int64_t slab;
 } product;
 
-enum {
-    ITEM_BYTES = 128 << 10, // of weights in an item, when there are few rows
-    BLOCK_BYTES = 1 << 20,  // of x in a block: half of an L2
-    STRIP = 8 * PGD_CPU_ROWS,
-};
-
-static tile_fn tile_of(const pgd_cpu_kernels *k, int32_t dtype) {
-    return dtype == PGD_F32 ? k->f32_gemm_12x32
-                            : (dtype == PGD_BF16 ? k->bf16_gemm_12x32 : k->f16_gemm_12x32);
+static int64_t x_bytes(const product *p) {
+    return p->rounded != NULL ? p->k->dot_bytes : (int64_t)sizeof(float);
 }
 
-static void product_init(product *p, const pgd_cpu_kernels *k, const pgd_weight *w) {
-    const int64_t element = w->desc.act_dtype == PGD_BF16 ? k->dot_bytes : 4;
-    const int64_t row_bytes = cpu_max(1, w->desc.k * element);
-    p->k = k;
-    p->w = w;
-    p->tile = tile_of(k, w->desc.dtype);
-    p->how = (pgd_cpu_finish){.alpha = 1.0f, .act_alpha = 1.0f};
-    p->block_rows = cpu_max(1, BLOCK_BYTES / row_bytes / PGD_CPU_ROWS) * PGD_CPU_ROWS;
-    p->group = cpu_max(1, ITEM_BYTES / cpu_max(1, (int64_t)w->panel_bytes));
-    p->group += w->layout == CPU_LAYOUT_GATED ? p->group % 2 : 0;
-    p->n_groups = (w->n_panels + p->group - 1) / p->group;
+static int64_t panel_bytes(const product *p) {
+    return cpu_max(1, (int64_t)p->w->panel_bytes);
 }
 
-// acc [m][32] = x W^T of rows [r0, r0 + m) and one panel.
-static void strip_sums(const product *p, int64_t index, int64_t r0, int64_t m, float *acc) {
-    const unsigned char *panel = p->w->data + (uint64_t)index * p->w->panel_bytes;
-    const int64_t k = p->w->desc.k;
-    const int64_t step_bytes =
-        PGD_CPU_DEPTH * PGD_CPU_PANEL * (int64_t)pgd_dtype_bytes(p->w->desc.dtype);
-    int64_t k0 = 0;
-    if (cpu_blas_panel(p->d, p->w, index, p->x.p + r0 * p->x.s0, p->x.s0, m, acc)) {
-        return;
+static pgd_cpu_product_fn product_fn(const pgd_cpu_kernels *k, const pgd_weight_desc *w) {
+    const int32_t x_dtype = w->act_dtype == PGD_BF16 ? PGD_BF16 : PGD_F32;
+    const pgd_cpu_product *at = pgd_cpu_products;
+    while (at->w_dtype != w->dtype || at->x_dtype != x_dtype) {
+        at++; // the desc was checked: there is one
     }
-    do {
-        const int64_t depth = cpu_min(PGD_CPU_DEPTH, k - k0);
-        if (p->rounded != NULL) {
-            p->k->bf16_dot_12x32(p->rounded + (r0 * p->ld_rounded + k0) * p->k->dot_bytes,
-                                 p->ld_rounded, m, panel, depth, acc, PGD_CPU_PANEL, k0 > 0);
-        } else {
-            p->tile(p->x.p + r0 * p->x.s0 + k0, p->x.s0, m, panel, depth, acc, PGD_CPU_PANEL,
-                    k0 > 0);
-        }
-        panel += step_bytes;
-        k0 += PGD_CPU_DEPTH;
-    } while (k0 < k);
+    return pgd_cpu_product_at(k, at);
 }
 
-static void plain_strip(const product *p, int64_t index, int64_t r0, int64_t m) {
-    float acc[STRIP * PGD_CPU_PANEL];
+static void product_init(product *p, const pgd_exec *x, const pgd_weight *w) {
+    const pgd_host *host = x->dev->host;
+    p->d = x->dev;
+    p->k = cpu_kernels(x);
+    p->w = w;
+    p->fn = product_fn(p->k, &w->desc);
+    p->how = (pgd_cpu_finish){.alpha = 1.0f, .act_alpha = 1.0f};
+    p->n_workers = host->team_size(host);
+}
+
+// Where a walk over the parts of some panels stands: slab by slab, panel by panel.
+typedef struct walk {
+    int64_t slab; // first k of the slab
+    int64_t panel;
+    int64_t k;
+} walk;
+
+// 0 when that was the last part.
+static bool walk_on(const product *p, int64_t p0, int64_t p1, walk *at) {
+    at->k += PGD_CPU_DEPTH;
+    if (at->k < cpu_min(at->slab + p->slab, p->w->desc.k)) {
+        return true;
+    }
+    at->panel++;
+    at->k = at->slab;
+    if (at->panel < p1) {
+        return true;
+    }
+    at->panel = p0;
+    at->slab += p->slab;
+    at->k = at->slab;
+    return at->k < p->w->desc.k;
+}
+
+static const unsigned char *part_of(const product *p, const walk *at) {
+    const int64_t k_bytes = PGD_CPU_PANEL * (int64_t)pgd_dtype_bytes(p->w->desc.dtype);
+    return p->w->data + (uint64_t)at->panel * p->w->panel_bytes + at->k * k_bytes;
+}
+
+// The same as sums, where that is OpenBLAS's to make; else false.
+static bool sums_by_blas(const product *p, int64_t p0, int64_t p1, int64_t r0, int64_t m,
+                         float *acc) {
+    bool done = true;
+    for (int64_t i = p0; done && i < p1; i++) {
+        done = cpu_blas_panel(p->d, p->w, i, p->x.p + r0 * p->x.s0, p->x.s0, m,
+                              acc + (i - p0) * m * PGD_CPU_PANEL);
+    }
+    return done;
+}
+
+// acc [p1 - p0][m][32] = x W^T of rows [r0, r0 + m) and panels [p0, p1).
+static void sums(const product *p, int64_t p0, int64_t p1, int64_t r0, int64_t m, float *acc) {
+    const int64_t ld = p->rounded != NULL ? cpu_round_ld(p->w->desc.k) : p->x.s0;
+    const unsigned char *x = p->rounded != NULL ? p->rounded : (const unsigned char *)p->x.p;
+    const bool follows = p->n_blocks == 1 && p1 < p->w->n_panels;
+    walk at = {.panel = p0};
+    bool more = !sums_by_blas(p, p0, p1, r0, m, acc);
+    while (more) {
+        walk next = at;
+        pgd_cpu_part part = {
+            .x = x + (r0 * ld + at.k) * x_bytes(p),
+            .ldx = ld,
+            .m = m,
+            .k = cpu_min(PGD_CPU_DEPTH, p->w->desc.k - at.k),
+            .w = part_of(p, &at),
+            .acc = acc + (at.panel - p0) * m * PGD_CPU_PANEL,
+            .ldacc = PGD_CPU_PANEL,
+            .add = at.k > 0,
+        };
+        more = walk_on(p, p0, p1, &next);
+        if (!more && follows) {
+            part.next = part_of(p, &(walk){.panel = p1});
+        } else if (more) {
+            part.next = part_of(p, &next);
+        }
+        p->fn(&part);
+        at = next;
+    }
+}
+
+static void plain_end(const product *p, int64_t index, int64_t r0, int64_t m, float *acc) {
     pgd_cpu_finish how = p->how;
     int64_t first = 0;
     const int64_t cols = cpu_panel_columns(p->w, index, &first);
-    strip_sums(p, index, r0, m, acc);
+    if (p->sample != NULL && p->sample->n_plain > 0) {
+        p->k->f32_finish_32(acc, PGD_CPU_PANEL, m, cols, acc, PGD_CPU_PANEL, &how);
+        cpu_sample_panel(p->sample, index, cols, r0, m, acc);
+        return;
+    }
     how.bias = p->bias == NULL ? NULL : p->bias + first;
     how.aux = p->aux.p == NULL ? NULL : p->aux.p + r0 * p->aux.s0 + first;
     how.ldaux = p->aux.s0;
     p->k->f32_finish_32(acc, PGD_CPU_PANEL, m, cols, p->y.p + r0 * p->y.s0 + first, p->y.s0, &how);
 }
 
-// Panels index (gate) and index + 1 (up); what follows is act_mul.
-static void gated_strip(const product *p, int64_t index, int64_t r0, int64_t m) {
-    float acc[2][STRIP * PGD_CPU_PANEL];
+// Sums of panels index (gate) and index + 1 (up).
+static void gated_end(const product *p, int64_t index, int64_t r0, int64_t m, float *acc) {
+    float *up = acc + m * PGD_CPU_PANEL;
     int64_t first[2];
     int64_t cols = 0;
     for (int64_t side = 0; side < 2; side++) {
         pgd_cpu_finish how = {.alpha = 1.0f, .act_alpha = 1.0f};
+        float *half = side == 0 ? acc : up;
         cols = cpu_panel_columns(p->w, index + side, &first[side]);
-        strip_sums(p, index + side, r0, m, acc[side]);
         if (p->bias != NULL) {
             how.bias = p->bias + first[side];
-            p->k->f32_finish_32(acc[side], PGD_CPU_PANEL, m, cols, acc[side], PGD_CPU_PANEL, &how);
+            p->k->f32_finish_32(half, PGD_CPU_PANEL, m, cols, half, PGD_CPU_PANEL, &how);
         }
     }
     for (int64_t i = 0; i < m; i++) {
-        p->k->f32_act_mul(acc[0] + i * PGD_CPU_PANEL, acc[1] + i * PGD_CPU_PANEL,
+        p->k->f32_act_mul(acc + i * PGD_CPU_PANEL, up + i * PGD_CPU_PANEL,
                           p->y.p + (r0 + i) * p->y.s0 + first[0], cols, p->how.act,
                           p->how.act_alpha, p->how.act_limit);
     }
 }
 
 static void product_item(const product *p, int64_t item) {
-    const int64_t r0 = item / p->n_groups * p->block_rows;
-    const int64_t r1 = cpu_min(r0 + p->block_rows, p->rows);
-    const int64_t p0 = item % p->n_groups * p->group;
-    const int64_t p1 = cpu_min(p0 + p->group, p->w->n_panels);
-    for (int64_t i = p0; i < p1; i += p->gated ? 2 : 1) {
-        for (int64_t r = r0; r < r1; r += STRIP) {
-            const int64_t m = cpu_min(STRIP, r1 - r);
+    float acc[GROUP * BLOCK_ROWS * PGD_CPU_PANEL];
+    const int64_t r0 = item % p->n_blocks * p->block_rows;
+    const int64_t m = cpu_min(p->block_rows, p->rows - r0);
+    const int64_t first = item / p->n_blocks * p->group;
+    const int64_t end = cpu_min(first + p->group, p->w->n_panels);
+    const int64_t width = p->gated ? 2 : 1;
+    const int64_t together = p->slab < p->w->desc.k ? GROUP : width;
+    for (int64_t p0 = first; p0 < end; p0 += together) {
+        const int64_t p1 = cpu_min(p0 + together, end);
+        sums(p, p0, p1, r0, m, acc);
+        for (int64_t i = p0; i < p1; i += width) {
+            float *of_panel = acc + (i - p0) * m * PGD_CPU_PANEL;
             if (p->gated) {
-                gated_strip(p, i, r, m);
+                gated_end(p, i, r0, m, of_panel);
             } else {
-                plain_strip(p, i, r, m);
+                plain_end(p, i, r0, m, of_panel);
             }
         }
     }
@@ -138,13 +209,35 @@ static void product_items(void *ctx, int64_t i0, int64_t i1, uint32_t worker) {
     }
 }
 
+// How the product is cut for that many rows.
+static void product_cut(product *p, int64_t rows) {
+    const int64_t k = p->w->desc.k;
+    const int64_t width = p->gated ? 2 : 1;
+    p->rows = rows;
+    p->n_blocks = cpu_max(1, (rows + BLOCK_ROWS - 1) / BLOCK_ROWS);
+    p->block_rows = cpu_max(1, (rows + p->n_blocks - 1) / p->n_blocks);
+    p->slab = cpu_max(1, k);
+    p->group = cpu_max(width, ITEM_BYTES / panel_bytes(p) / width * width);
+    if (rows > FEW_ROWS) {
+        const int64_t fits = SLAB_BYTES / (p->block_rows * x_bytes(p) * PGD_CPU_DEPTH);
+        p->slab = cpu_max(1, fits) * PGD_CPU_DEPTH;
+        p->group = GROUP;
+    }
+    while (p->group > width &&
+           p->n_blocks * p->w->n_panels / p->group < ITEMS_A_WORKER * (int64_t)p->n_workers) {
+        p->group = p->group / (2 * width) * width;
+    }
+    p->n_groups = (p->w->n_panels + p->group - 1) / p->group;
+}
+
 static void product_live(product *p, int64_t rows, cpu_phase *phase) {
-    const int64_t n = (rows + p->block_rows - 1) / p->block_rows * p->n_groups;
+    int64_t n = 0;
     int64_t floats = 0;
+    product_cut(p, rows);
+    n = rows > 0 ? p->n_blocks * p->n_groups : 0;
     if (__builtin_mul_overflow(rows * cpu_max(1, p->w->desc.k / 16), p->w->desc.n, &floats)) {
         floats = INT64_MAX;
     }
-    p->rows = rows;
     cpu_phase_set(phase, n, n > 0 ? floats / n : 0, 1);
 }
 
@@ -185,7 +278,8 @@ static void front_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
         cpu_norm_rows((void *)(uintptr_t)&f->norm, r0, r1, worker);
     }
     for (int64_t r = r0; p->rounded != NULL && r < r1; r++) {
-        p->k->bf16_round(p->x.p + r * p->x.s0, p->rounded + r * p->ld_rounded * p->k->dot_bytes, k);
+        p->k->bf16_round(p->x.p + r * p->x.s0, p->rounded + r * cpu_round_ld(k) * p->k->dot_bytes,
+                         k);
     }
 }
 
@@ -222,7 +316,6 @@ static pgd_status round_init(cpu_op *op, const pgd_weight *w, int64_t rows, prod
     PGD_TRY(cpu_range(op->x->dev, "the scratch", op->x->scratch.buffer, op->x->scratch.offset,
                       bytes, true, &room));
     p->rounded = room;
-    p->ld_rounded = w->desc.k + w->desc.k % 2;
     return PGD_OK;
 }
 
@@ -231,8 +324,7 @@ static pgd_status fused_init(cpu_op *op, const pgd_weight *w, const pgd_tensor *
                              const pgd_tensor *norm_w, const pgd_tensor *normed, float eps) {
     fused *f = CPU_STATE(fused, op);
     cpu_view weights = {0};
-    product_init(&f->product, cpu_kernels(op->x), w);
-    f->product.d = op->x->dev;
+    product_init(&f->product, op->x, w);
     PGD_TRY(cpu_op_view(op, "x", in, false, &f->product.x));
     op->live = fused_live;
     PGD_TRY(round_init(op, w, in->shape[0], &f->product));
@@ -394,19 +486,32 @@ pgd_status cpu_make_qkv_rope_write(cpu_op *op, const pgd_qkv_rope_write_args *a)
 // ---- head_sample -------------------------------------------------------------------------------
 
 static pgd_status head_live(cpu_op *op) {
-    PGD_TRY(cpu_sample_live(op));
+    fused *f = CPU_STATE(fused, op);
+    cpu_sample *c = &f->rest.sample;
+    PGD_TRY(cpu_sample_live(op, c));
+    f->rest_floats = c->n_plain == op->rows ? cpu_max(1, c->n_panels) : 4 * c->n;
     return fused_live(op);
+}
+
+// Only panels that lie one behind the other are ids in order.
+static bool takes_panels(const pgd_head_sample_args *a) {
+    return !a->keep_logits && a->w->layout == CPU_LAYOUT_PANELS && a->w->desc.n > 1;
 }
 
 pgd_status cpu_make_head_sample(cpu_op *op, const pgd_head_sample_args *a) {
     fused *f = CPU_STATE(fused, op);
+    const pgd_sample_args sample = cpu_sample_of(a);
     if (a->batch == NULL) {
         return CPU_FAIL(op->x->dev, PGD_INVALID, "head_sample without a batch");
     }
     PGD_TRY(cpu_op_open(op, a->batch, a->rows, -1, a->logits.shape[0]));
     PGD_TRY(fused_init(op, a->w, &a->x, &a->norm_w, &a->normed, a->eps));
-    PGD_TRY(cpu_sample_init(op, &a->logits, &a->ids, &f->rest.sample));
+    PGD_TRY(cpu_sample_init(op, &sample, &f->rest.sample));
     f->product.y = f->rest.sample.logits;
+    if (takes_panels(a)) {
+        f->rest.sample.n_panels = a->w->n_panels;
+        f->product.sample = &f->rest.sample;
+    }
     set_rest(op, cpu_sample_rows, &f->rest.sample, 4 * a->w->desc.n);
     op->live = head_live;
     return PGD_OK;

@@ -95,7 +95,7 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, pgd_support *ou
         isa = "openblas";
     } else if (q->weight != NULL && q->op != PGD_OP_embed) {
         dtype = pgd_dtype_name(q->weight->dtype);
-        tile = q->weight->act_dtype == PGD_BF16 ? "_dot_12x32" : "_12x32";
+        tile = q->weight->act_dtype == PGD_BF16 ? "_dot" : "_12x32";
     } else if (q->op == PGD_OP_attn && q->kv != NULL) {
         dtype = pgd_dtype_name(q->kv->k_dtype);
         tile = "_64";
@@ -129,7 +129,16 @@ static bool known(const pgd_query *q, cpu_check *c) {
     return true;
 }
 
-static bool takes(const pgd_query *q, cpu_check *c, uint64_t *out_scratch) {
+// Bytes of scratch the end of an op takes; those of its front are no longer in use.
+static uint64_t sample_bytes(const pgd_device *d, int32_t op, const any_args *a) {
+    switch (op) {
+    case PGD_OP_sample: return cpu_sample_bytes(d, a->sample.logits.shape[1]);
+    case PGD_OP_head_sample: return cpu_sample_bytes(d, a->head_sample.logits.shape[1]);
+    default: return 0;
+    }
+}
+
+static bool takes(const pgd_device *d, const pgd_query *q, cpu_check *c, uint64_t *out_scratch) {
     any_args local;
     const void *args = NULL;
     const pgd_weight_desc *w = NULL;
@@ -147,7 +156,9 @@ static bool takes(const pgd_query *q, cpu_check *c, uint64_t *out_scratch) {
         return false;
     }
     rows = product_rows(q->op, args);
-    *out_scratch = w != NULL && rows > 0 ? cpu_round_bytes(w, rows) : 0;
+    const uint64_t front = w != NULL && rows > 0 ? cpu_round_bytes(w, rows) : 0;
+    const uint64_t rest = sample_bytes(d, q->op, args);
+    *out_scratch = front > rest ? front : rest;
     return true;
 }
 
@@ -157,7 +168,7 @@ pgd_status cpu_support(const pgd_device *d, const pgd_query *query, pgd_support 
     cpu_check c = {.code = PGD_OK};
     pgd_support result = {.size = sizeof(result), .level = PGD_LEVEL_NONE};
     CPU_TAIL(d, pgd_query, query);
-    if (takes(q, &c, &result.scratch)) {
+    if (takes(d, q, &c, &result.scratch)) {
         result.level = PGD_LEVEL_NATIVE;
         result.flags = PGD_SUPPORT_CAPTURABLE;
         result.flags |= by_blas(d, q) ? 0u : PGD_SUPPORT_INVARIANT;

@@ -1,4 +1,5 @@
 // The door of the CPU plugin: entry symbol, probe, open.
+#include <stdio.h>
 #include <string.h>
 
 #include "library.h"
@@ -7,11 +8,13 @@ static const pgd_option options[] = {
     {.key = "isa",
      .type = "str",
      .value = "auto",
-     .help = "instruction set of the kernels: auto, scalar, avx2, avx512 or avx512_bf16"},
+     .help = "instruction set of the kernels: auto, scalar, avx2, avx512, avx512_bf16 or amx"},
     {.key = "act",
      .type = "str",
-     .value = "f32",
-     .help = "activations in products with bf16 weights: f32, or rounded to bf16 (bf16)"},
+     .value = "auto",
+     .help =
+         "activations in products with bf16 weights: f32, rounded to bf16 (bf16), or auto: bf16 "
+         "where the processor's own dot products of bf16 are faster than f32"},
     {.key = "deterministic",
      .type = "bool",
      .value = "on",
@@ -19,30 +22,38 @@ static const pgd_option options[] = {
              "number of rows"},
 };
 
+static pgd_status fail_isa(const pgd_host *host, const char *isa) {
+    char names[96] = "auto";
+    size_t n = strlen(names);
+    for (const char *const *at = pgd_cpu_isas; *at != NULL; at++) {
+        if (pgd_cpu_pick(*at) != NULL && n < sizeof(names)) {
+            n += (size_t)snprintf(names + n, sizeof(names) - n, ", %s", *at);
+        }
+    }
+    return PGD_HOST_FAIL(host, PGD_INVALID, "cpu: option isa is '%s', this machine has %s", isa,
+                         names);
+}
+
 static pgd_status pick(const pgd_host *host, const pgd_cpu_kernels **out) {
     const char *isa = host->option == NULL ? NULL : host->option(host, "isa");
     *out = pgd_cpu_pick(isa);
     if (*out == NULL) {
-        return PGD_HOST_FAIL(host, PGD_INVALID,
-                             "cpu: option isa is '%s', this machine has auto, scalar%s%s%s", isa,
-                             pgd_cpu_pick("avx2") != NULL ? ", avx2" : "",
-                             pgd_cpu_pick("avx512") != NULL ? ", avx512" : "",
-                             pgd_cpu_pick("avx512_bf16") != NULL ? ", avx512_bf16" : "");
+        return fail_isa(host, isa);
     }
     return PGD_OK;
 }
 
-static pgd_status read_act(const pgd_host *host, int32_t *out_dot_dtype) {
+static pgd_status read_act(const pgd_host *host, const pgd_cpu_kernels *k, int32_t *out_dot_dtype) {
     const char *act = host->option == NULL ? NULL : host->option(host, "act");
     *out_dot_dtype = PGD_DTYPE_NONE;
-    if (act == NULL || strcmp(act, "f32") == 0) {
-        return PGD_OK;
+    if (act == NULL || strcmp(act, "auto") == 0) {
+        *out_dot_dtype = pgd_cpu_dot_pays(k) ? PGD_BF16 : PGD_DTYPE_NONE;
+    } else if (strcmp(act, "bf16") == 0) {
+        *out_dot_dtype = PGD_BF16;
+    } else if (strcmp(act, "f32") != 0) {
+        return PGD_HOST_FAIL(host, PGD_INVALID,
+                             "cpu: option act is '%s', it may be auto, f32 or bf16", act);
     }
-    if (strcmp(act, "bf16") != 0) {
-        return PGD_HOST_FAIL(host, PGD_INVALID, "cpu: option act is '%s', it may be f32 or bf16",
-                             act);
-    }
-    *out_dot_dtype = PGD_BF16;
     return PGD_OK;
 }
 
@@ -78,7 +89,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     *out_backend = NULL;
     int32_t dot_dtype = PGD_DTYPE_NONE;
     PGD_TRY(pick(host, &kernels));
-    PGD_TRY(read_act(host, &dot_dtype));
+    PGD_TRY(read_act(host, kernels, &dot_dtype));
     self = host->alloc(host, sizeof(*self), 0);
     if (self == NULL) {
         return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "cpu: no memory for the backend");

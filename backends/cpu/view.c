@@ -72,11 +72,30 @@ static bool array_at(const cpu_batch *b, uint64_t end, uint64_t offset, int64_t 
     return true;
 }
 
+// An array whose length is not told: what is uploaded of it, or all to the end of the block.
+static bool open_list(const cpu_batch *b, uint64_t end, uint64_t offset, uint64_t element,
+                      const void **out, uint64_t *out_n) {
+    end = offset < b->caps.upload_bytes && b->caps.upload_bytes < end ? b->caps.upload_bytes : end;
+    *out = NULL;
+    *out_n = 0;
+    if (offset == 0) {
+        return true;
+    }
+    if (offset > end || offset % 4 != 0) {
+        return false;
+    }
+    *out = b->base + offset;
+    *out_n = (end - offset) / element;
+    return true;
+}
+
 static bool open_arrays(cpu_batch *b, uint64_t end, int32_t group) {
     const pgd_batch *c = &b->caps;
     const int32_t *last = NULL;
     const int32_t *sampled = NULL;
     const int32_t *sampling = NULL;
+    const void *mask = NULL;
+    const void *bias = NULL;
     bool ok =
         array_at(b, end, c->token_ids, c->cap_tokens, 4, &b->token_ids) &&
         array_at(b, end, c->positions, (int64_t)c->n_axes * c->cap_tokens, 4, &b->positions) &&
@@ -87,7 +106,11 @@ static bool open_arrays(cpu_batch *b, uint64_t end, int32_t group) {
         array_at(b, end, c->seq_slot, c->cap_seqs, 4, &b->seq_slot) &&
         array_at(b, end, c->sampling, c->cap_out, c->sampling_stride, &sampling) &&
         array_at(b, end, c->last, c->cap_slots, 4, &last) &&
-        array_at(b, end, c->sampled, c->cap_out, 4, &sampled);
+        array_at(b, end, c->sampled, c->cap_out, 4, &sampled) &&
+        open_list(b, end, c->mask, sizeof(uint32_t), &mask, &b->mask_words) &&
+        open_list(b, end, c->bias, sizeof(pgd_bias), &bias, &b->n_bias);
+    b->mask = mask;
+    b->bias = bias;
     b->last = (int32_t *)(uintptr_t)last;
     b->sampled = (int32_t *)(uintptr_t)sampled;
     b->sampling = (const unsigned char *)sampling;
@@ -167,7 +190,7 @@ pgd_status cpu_check_tokens(const pgd_exec *x, const cpu_batch *b, int64_t n) {
         return PGD_OK;
     }
     for (int64_t r = 0; r < n; r++) {
-        if (b->out_slot[r] < 0 || b->out_slot[r] >= b->caps.cap_slots) {
+        if (b->out_slot[r] < -1 || b->out_slot[r] >= b->caps.cap_slots) {
             return CPU_FAIL(x->dev, PGD_INVALID, "output %lld goes to slot %d of %d", (long long)r,
                             (int)b->out_slot[r], (int)b->caps.cap_slots);
         }
@@ -183,7 +206,7 @@ void cpu_put_token(const cpu_batch *b, int64_t r, int32_t id) {
     if (b->sampled != NULL) {
         b->sampled[r] = id;
     }
-    if (b->last != NULL && b->out_slot != NULL) {
+    if (b->last != NULL && b->out_slot != NULL && b->out_slot[r] >= 0) {
         b->last[b->out_slot[r]] = id;
     }
 }

@@ -72,7 +72,7 @@ typedef struct pgd_engine_options {
     uint32_t no_prefix_caching;      // 1: prompts are always computed, never read from the cache
     uint32_t no_chunked_prefill;     // 1: a prompt runs in one step or waits
     uint32_t no_reserve_full_prompt; // 1: a prompt starts when its first chunk fits
-    uint32_t reserved1;
+    int32_t max_logprobs;            // most log probabilities a request may ask for, 0 = 20
     const char *cache; // folder; NULL = XDG_CACHE_HOME/pagoda, or HOME/.cache/pagoda
     // Weights as the device lays them out, kept in the cache for the next start. NULL or "auto": of
     // models of 64 MiB and more, 20 GiB in all; "off"; or bytes ("4GiB"): of all models, so many.
@@ -113,11 +113,68 @@ typedef struct pgd_engine_info {
 // Strings live as long as the engine.
 PGD_API void pgd_engine_get_info(const pgd_engine *engine, pgd_engine_info *out);
 
+// What the engine is doing, for metrics. Counters count from the start.
+typedef struct pgd_engine_stats {
+    uint32_t size;
+    int32_t n_running; // sequences: an answer each
+    int32_t n_waiting;
+    int32_t num_blocks;  // that sequences can hold
+    int32_t blocks_used; // that they hold, shared ones once
+    int32_t step_tokens; // rows of the latest step
+    int32_t step_status; // what it returned, a pgd_status
+    uint32_t reserved0;
+    uint64_t n_steps;
+    uint64_t n_preemptions;
+    uint64_t n_prompt_tokens;        // of prompts that were computed or read to their end
+    uint64_t n_prompt_tokens_asked;  // looked up in the prefix cache
+    uint64_t n_prompt_tokens_cached; // of these, found there
+    uint64_t n_generated_tokens;
+    uint64_t n_stop; // answers that ended so, and the next three
+    uint64_t n_length;
+    uint64_t n_abort;
+    uint64_t n_error;
+} pgd_engine_stats;
+
+PGD_API void pgd_engine_get_stats(const pgd_engine *engine, pgd_engine_stats *out);
+
+// Forgets the prefix cache. With preempt_running everything that runs is preempted first and
+// computed again.
+//   fails  PRECONDITION while something runs (without preempt_running)
+PGD_API pgd_status pgd_engine_reset_prefix_cache(pgd_engine *engine,
+                                                 uint32_t preempt_running) PGD_MUST_USE;
+
 // ---- requests ----------------------------------------------------------------------------------
 
-// New text of a request, complete UTF-8, not NUL-terminated; `len` 0 and `done` 1 at its end.
+// New text of a request with one answer, complete UTF-8, not NUL-terminated; `done` 1 at its end.
 typedef void (*pgd_text_fn)(void *arg, pgd_request *request, const char *text, size_t len,
                             int32_t done);
+
+// What one answer of a request has got in a step. Pointers live until the callback returns.
+typedef struct pgd_delta {
+    uint32_t size;
+    int32_t index;         // which answer, 0 to n - 1
+    const char *text;      // further text, complete UTF-8, not NUL-terminated
+    size_t text_len;       // 0 is possible: an incomplete character, or a stop string's beginning
+    const int32_t *ids;    // further tokens
+    const float *logprobs; // [n_ids, 1 + n_logprobs] as in pgd_output, NULL = not asked for
+    const int32_t *logprob_ids;
+    const int32_t *ranks; // [n_ids]
+    int32_t n_ids;
+    int32_t n_logprobs;
+    const char *finish_reason; // NULL while the answer runs
+    const char *stop_text;     // as in pgd_output, with a finish_reason
+    const char *error;
+    int32_t stop_id;
+    int32_t n_prompt; // tokens so far: of the prompt, of these cached, of this answer
+    int32_t n_cached;
+    int32_t n_output;
+    int32_t done; // 1: the last one of the request; all its answers have ended
+    int32_t reserved0;
+} pgd_delta;
+
+// Called inside a step, on the thread that runs it; it must not block. It may submit, cancel and
+// release requests.
+typedef void (*pgd_delta_fn)(void *arg, pgd_request *request, const pgd_delta *delta);
 
 typedef struct pgd_request_desc {
     uint32_t size;
@@ -141,6 +198,27 @@ typedef struct pgd_request_desc {
     void *arg;
     const char *cache_salt; // NULL = none; only requests with the same salt share cached prompts
     int32_t priority;       // lower runs first under the policy "priority"
+    int32_t n;              // answers to the prompt, 0 = 1, at most 128; answer i has seed + i
+    pgd_delta_fn on_delta;  // may be NULL
+    // Order and formulas: docs/sampling.md
+    float repetition_penalty;     // above 0; 0 or 1 = off
+    float presence_penalty;       // -2 to 2
+    float frequency_penalty;      // -2 to 2
+    int32_t n_bias;               // at most 1024
+    const int32_t *bias_ids;      // tokens and what their logits get added,
+    const float *bias_adds;       // cut to -100 to 100
+    const int32_t *allowed_ids;   // [n_allowed] no other token is generated; NULL = all are allowed
+    const char *const *bad_words; // [n_bad_words] texts that are never generated
+    const char *const *stop;      // [n_stop] texts that end an answer
+    int32_t n_allowed;            //
+    uint32_t n_bad_words;         // at most 64, each 1 to 256 bytes
+    uint32_t n_stop;              // at most 16, each 1 to 256 bytes
+    uint32_t include_stop;        // 1: the text ends behind what stopped it, not before
+    uint32_t keep_special;        // 1: special tokens are part of the text
+    uint32_t has_logprobs;        // 1: log probabilities of the tokens,
+    int32_t n_logprobs;           // and of the likeliest so many (0 to max_logprobs)
+    uint32_t has_prompt_logprobs; // 1: the same for the prompt; it is computed, not read
+    int32_t n_prompt_logprobs;    // from the prefix cache
     uint32_t reserved0;
 } pgd_request_desc;
 
@@ -165,16 +243,36 @@ typedef struct pgd_output {
     int32_t n_prompt;
     int32_t stop_id; // the id that stopped it, -1 = none or the model's own end
     int32_t n_preempted;
-    uint64_t queued_ns; // from submit to the first step
-    uint64_t first_ns;  // from submit to the first token
-    uint64_t total_ns;  // from submit to the end, or until now
-    int32_t n_cached;   // prompt tokens read from the prefix cache
+    uint64_t queued_ns;        // from submit to the first step
+    uint64_t first_ns;         // from submit to the first token
+    uint64_t total_ns;         // from submit to the end, or until now
+    int32_t n_cached;          // prompt tokens read from the prefix cache
+    int32_t index;             // which answer
+    int32_t n;                 // answers of the request
+    int32_t n_running;         // of these, not ended
+    const char *stop_text;     // the stop string that ended it, else NULL
+    uint64_t last_ns;          // from submit to the latest token
+    const int32_t *prompt_ids; // [n_prompt]
+    double cumulative_logprob; // sum over the tokens; 0 without logprobs
+    // Log probabilities under the model's own distribution, before any step of sampling. Column 0
+    // is the token itself, the others are the likeliest, falling. ranks: tokens at least as likely.
+    int32_t n_logprobs;                // columns behind the first, -1 = not asked for
+    int32_t n_prompt_logprobs;         // the same
+    const float *logprobs;             // [n_ids, 1 + n_logprobs]
+    const int32_t *logprob_ids;        // [n_ids, 1 + n_logprobs]
+    const int32_t *ranks;              // [n_ids]
+    const float *prompt_logprobs;      // [n_prompt, 1 + n_prompt_logprobs]; row 0 is empty
+    const int32_t *prompt_logprob_ids; // [n_prompt, 1 + n_prompt_logprobs]
+    const int32_t *prompt_ranks;       // [n_prompt]
+    int32_t n_prompt_scored;           // rows of these three that are there, row 0 included
     uint32_t reserved0;
 } pgd_output;
 
-// Pointers live until the next step or the release of the request.
+// The first answer. Pointers live until the next step or the release of the request.
 PGD_API void pgd_request_output(const pgd_request *request, pgd_output *out);
-// The logits [vocab_size] f32 behind the request's latest token; NULL without keep_logits.
+// Answer `index`, 0 to n - 1; another number gives the first.
+PGD_API void pgd_request_choice(const pgd_request *request, int32_t index, pgd_output *out);
+// The logits [vocab_size] f32 behind the first answer's latest token; NULL without keep_logits.
 PGD_API const float *pgd_request_logits(const pgd_request *request);
 
 // One step: plans, runs, hands out tokens. Nothing to do is PGD_OK.
@@ -192,15 +290,67 @@ PGD_API pgd_status pgd_engine_generate(pgd_engine *engine, const pgd_request_des
                                        void (*on_done)(void *arg, size_t n_done, size_t n),
                                        void *arg, pgd_request **out) PGD_MUST_USE;
 
+// ---- an engine on a thread of its own ----------------------------------------------------------
+//
+//   any thread   submit, cancel, release  --inbox-->  engine thread: steps while there is work,
+//                                                     sleeps while there is none
+//   callbacks    on_text, on_delta        <---------  on the engine thread
+//
+// [any] marks what may be called from any thread, callbacks included unless said otherwise.
+
+typedef struct pgd_async pgd_async;
+
+// Starts the thread. Until destroy the engine belongs to it: of the functions above only
+// pgd_request_output and its like may be called, inside callbacks; those marked [any] everywhere.
+//   fails  PRECONDITION if the engine has requests, OUT_OF_MEMORY, UNAVAILABLE (no thread)
+PGD_API pgd_status pgd_async_create(pgd_engine *engine, pgd_async **out) PGD_MUST_USE;
+// Ends what runs with reason "abort" (its callbacks are called), then the thread. The engine, with
+// requests that were not released, is the caller's again. Not inside a callback; no other call is
+// under way. NULL is fine.
+PGD_API void pgd_async_destroy(pgd_async *async);
+
+// [any] Builds the request on the calling thread (tokenizing included) and hands it over. Each
+// request gets exactly one callback with `done`; desc->arg must live until then.
+//   fails  as pgd_engine_submit; UNAVAILABLE behind pgd_async_drain
+PGD_API pgd_status pgd_async_submit(pgd_async *async, const pgd_request_desc *desc,
+                                    pgd_request **out) PGD_MUST_USE;
+// [any] The request ends with reason "abort" before the next step; nothing if it has ended.
+PGD_API void pgd_async_cancel(pgd_async *async, pgd_request *request);
+// [any] Gives the handle back, once: the request is cancelled if need be, told so by its last
+// callback, and freed. Behind that callback and before the release pgd_request_output may be called
+// by the thread that releases it.
+PGD_API void pgd_async_release(pgd_async *async, pgd_request *request);
+// [any] Refuses further requests from now on and waits until all have ended. Not inside a callback.
+//   fails  TIMEOUT (UINT64_MAX = never)
+PGD_API pgd_status pgd_async_drain(pgd_async *async, uint64_t timeout_ns) PGD_MUST_USE;
+// [any] As they were behind the latest step; each number for itself is right.
+PGD_API void pgd_async_get_stats(const pgd_async *async, pgd_engine_stats *out);
+// [any] Runs fn on the engine thread between two steps, waits for it and returns what it returns,
+// its sentence included. Not inside a callback.
+//   fails  PRECONDITION on the engine thread
+PGD_API pgd_status pgd_async_call(pgd_async *async, pgd_status (*fn)(void *arg, pgd_engine *engine),
+                                  void *arg) PGD_MUST_USE;
+
 // ---- text --------------------------------------------------------------------------------------
 
-// Renders the model's chat template. messages: a JSON array of {"role", "content", ...}; tools: a
-// JSON array or NULL. *out is NUL-terminated, freed with pgd_free.
+// [any] Renders the model's chat template. messages: a JSON array of {"role", "content", ...};
+// tools: a JSON array or NULL. *out is NUL-terminated, freed with pgd_free.
 //   fails  NOT_FOUND if the model has no template, INVALID with the template's or the JSON's reason
 PGD_API pgd_status pgd_engine_chat_prompt(const pgd_engine *engine, const char *messages,
                                           const char *tools, char **out) PGD_MUST_USE;
-// The sampling values of the model's generation_config.json, into a zeroed or partly set desc:
-// temperature, top_p, top_k, min_p where the file gives them.
+// [any] Text to token ids. text_len 0 = up to NUL; no_special as in pgd_request_desc. *out [*out_n]
+// is freed with pgd_free.
+//   fails  NOT_FOUND if the model has no tokenizer
+PGD_API pgd_status pgd_engine_encode(const pgd_engine *engine, const char *text, size_t text_len,
+                                     uint32_t no_special, int32_t **out,
+                                     int32_t *out_n) PGD_MUST_USE;
+// [any] Token ids to text; keep_special as in pgd_request_desc. *out is NUL-terminated, freed with
+// pgd_free; an incomplete character is U+FFFD.
+//   fails  NOT_FOUND if the model has no tokenizer
+PGD_API pgd_status pgd_engine_decode(const pgd_engine *engine, const int32_t *ids, size_t n,
+                                     uint32_t keep_special, char **out) PGD_MUST_USE;
+// [any] The sampling values of the model's generation_config.json, into a zeroed or partly set
+// desc: temperature, top_p, top_k, min_p, repetition_penalty where the file gives them.
 PGD_API void pgd_engine_defaults(const pgd_engine *engine, pgd_request_desc *desc);
 PGD_API void pgd_free(void *ptr);
 

@@ -175,8 +175,9 @@ typedef struct pgd_sampling {
 //   mem:  | head 64 B | token_ids | positions | q_start | ... | last | sampled |
 //         ^ 0           ^ byte offsets below; 0 = array absent
 //
-// upload_bytes from the start travel to the device in each step; block tables, last and sampled
-// lie behind that and live on the device. `mirror` is the host's copy of this step.
+// Of the first upload_bytes everything that changed travels to the device in each step; block
+// tables, last and sampled lie behind that and live on the device. `mirror` is the host's copy of
+// this step.
 // mem NULL: `mirror` is the whole block in host memory, and ops write last and sampled there.
 typedef struct pgd_batch {
     uint32_t size;

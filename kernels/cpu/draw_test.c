@@ -40,40 +40,91 @@ static void philox_is_the_published_one(void **state) {
     }
     FOR_EACH_ISA(k) {
         for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-            k->u32_philox_64(known[i].counter, known[i].key, known[i].counter[2], words);
+            const uint32_t most =
+                k->u32_philox_64(known[i].counter, known[i].key, known[i].counter[2], words);
+            uint32_t top = 0;
             for (uint32_t j = 0; j < 16; j++) {
                 const uint32_t counter[4] = {known[i].counter[0], known[i].counter[1],
                                              known[i].counter[2] + j, 0};
                 philox(counter, known[i].key, want);
                 assert_memory_equal(words + 4 * j, want, sizeof(want));
+                for (int w = 0; w < 4; w++) {
+                    top = want[w] > top ? want[w] : top;
+                }
+            }
+            assert_int_equal(most, top);
+        }
+    }
+}
+
+static uint32_t key_of(float v) {
+    uint32_t bits;
+    v = v == 0 ? 0 : v;
+    memcpy(&bits, &v, sizeof(bits));
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// floor(2^40 e^d) of each key, at most one off where libm rounds the other way.
+static void mass_is_close(void **state) {
+    const float max = 3.0f;
+    float x[200];
+    uint64_t bins[PGD_CPU_BINS + 1];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        for (int n = 1; n <= 200; n += n < 70 ? 1 : 13) {
+            for (int i = 0; i < n; i++) {
+                x[i] = max - (float)(n - 1 - i) * 0.02f; // keys rise
+            }
+            const uint32_t first = key_of(x[0]);
+            int32_t shift = 0;
+            while ((key_of(max) - first) >> shift >= PGD_CPU_BINS) {
+                shift++;
+            }
+            memset(bins, 0, sizeof(bins));
+            k->f32_mass_bins(x, n, max, 1.3, first, key_of(max), shift, bins);
+            for (int b = 0; b < PGD_CPU_BINS; b++) {
+                double want = 0;
+                double room = 0;
+                for (int i = 0; i < n; i++) {
+                    if ((key_of(x[i]) - first) >> shift == (uint32_t)b) {
+                        want += floor(0x1p40 * exp(((double)x[i] - (double)max) * 1.3));
+                        room += 1.0;
+                    }
+                }
+                assert_true(fabs((double)bins[b] - want) <= room);
             }
         }
     }
 }
 
-// floor(2^40 e^d), at most one off where libm rounds the other way.
-static void mass_is_close(void **state) {
-    const float max = 3.0f;
-    float x[64];
-    double mass[64];
+// Far logits and NaN have no mass, the largest has 2^40 also when it is infinite, -0 is 0, and what
+// lies outside of the bins is not in them.
+static void mass_of_the_odd_ones(void **state) {
+    const float x[] = {-INFINITY, -1e30f, NAN, -NAN, 0.0f, -0.0f, INFINITY};
+    const float near[] = {-2.0f, -4.0f, 0.0f, 0.0f};
+    uint64_t bins[PGD_CPU_BINS + 1];
     (void)state;
     FOR_EACH_ISA(k) {
-        for (int n = 1; n <= 64; n++) {
-            for (int i = 0; i < n; i++) {
-                x[i] = max - (float)i * 0.4f;
-            }
-            k->f64_mass_64(x, n, max, 1.3, mass);
-            for (int i = 0; i < n; i++) {
-                const double want = floor(0x1p40 * exp(((double)x[i] - (double)max) * 1.3));
-                assert_true(fabs(mass[i] - want) <= 1.0 && mass[i] == floor(mass[i]));
-            }
-            assert_true(mass[0] == 0x1p40);
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(x, 6, 0.0f, 1.0, 0, UINT32_MAX, 22, bins);
+        for (int b = 0; b < PGD_CPU_BINS; b++) {
+            assert_true(bins[b] == (b == (int)(0x80000000u >> 22) ? UINT64_C(1) << 41 : 0));
         }
-        x[0] = -INFINITY;
-        x[1] = -1e30f;
-        x[2] = NAN;
-        k->f64_mass_64(x, 3, max, 1.0, mass);
-        assert_true(mass[0] == 0 && mass[1] == 0 && mass[2] == 0);
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(x, 6, 0.0f, 1.0, key_of(0.5f), key_of(0.7f), 0, bins);
+        for (int b = 0; b < PGD_CPU_BINS; b++) {
+            assert_true(bins[b] == 0);
+        }
+        // what is below the first key is no matter how wide the bins are
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(near, 4, 0.0f, 1.0, key_of(-1.68f), key_of(3.0f), 22, bins);
+        for (int b = 0; b < PGD_CPU_BINS; b++) {
+            assert_true(bins[b] == 0 || bins[b] == UINT64_C(1) << 41);
+        }
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(x, 7, INFINITY, 1.0, key_of(INFINITY), key_of(INFINITY),
+                         0, bins);
+        assert_true(bins[0] == UINT64_C(1) << 40);
     }
 }
 
@@ -131,6 +182,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_is_the_published_one),
         cmocka_unit_test(mass_is_close),
+        cmocka_unit_test(mass_of_the_odd_ones),
         cmocka_unit_test(race_misses_nobody),
         cmocka_unit_test(between_has_both_ends),
     };

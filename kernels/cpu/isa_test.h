@@ -13,12 +13,10 @@
 
 #include "kernels.h"
 
-static const char *const isa_names[] = {"scalar", "avx2", "avx512", "avx512_bf16"};
-
 // Runs body with k = the table of each instruction set of this machine.
-#define FOR_EACH_ISA(k)                                                            \
-    for (size_t isa_ = 0; isa_ < sizeof(isa_names) / sizeof(isa_names[0]); isa_++) \
-        for (const pgd_cpu_kernels *k = pgd_cpu_pick(isa_names[isa_]); k != NULL; k = NULL)
+#define FOR_EACH_ISA(k)                                                 \
+    for (const char *const *isa_ = pgd_cpu_isas; *isa_ != NULL; isa_++) \
+        for (const pgd_cpu_kernels *k = pgd_cpu_pick(*isa_); k != NULL; k = NULL)
 
 // Steps of a generator of test numbers (Steele and Vigna's SplitMix64).
 static inline uint64_t test_next(uint64_t *state) {

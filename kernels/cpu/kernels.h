@@ -14,6 +14,7 @@ enum {
     PGD_CPU_ROWS = 12,   // rows of x in a gemm tile
     PGD_CPU_DEPTH = 512, // longest sum in one chain: products with a larger k are cut here
     PGD_CPU_TILE = 64,   // positions in an attention tile
+    PGD_CPU_BINS = 1024, // of masses
 };
 
 // What follows the sum of a gemm. Pointers stand at the first row and column of the tile.
@@ -28,11 +29,34 @@ typedef struct pgd_cpu_finish {
     float act_limit; // > 0: an upper bound of what goes into act
 } pgd_cpu_finish;
 
+// A part of a product: m rows of x by k values of the rows of one panel.
+typedef struct pgd_cpu_part {
+    const void *x; // [m][ldx]
+    int64_t ldx;
+    int64_t m;
+    int64_t k;
+    const void *w;    // the panel, from the first of the k on
+    const void *next; // the part that is read after this one, to be fetched meanwhile, or NULL
+    float *acc;       // [m][ldacc], 32 columns
+    int64_t ldacc;
+    int32_t add; // 1: to what is in acc
+    int32_t reserved0;
+} pgd_cpu_part;
+
+typedef void (*pgd_cpu_product_fn)(const pgd_cpu_part *part);
+
 // How a score becomes a logit.
 typedef struct pgd_cpu_score {
     float scale;
     float softcap; // 0 = off
 } pgd_cpu_score;
+
+// Penalties of sample; repetition is not 0.
+typedef struct pgd_cpu_penalty {
+    float repetition;
+    float presence;
+    float frequency;
+} pgd_cpu_penalty;
 
 // One instruction set's kernels.
 typedef struct pgd_cpu_kernels {
@@ -40,7 +64,6 @@ typedef struct pgd_cpu_kernels {
     int64_t dot_bytes; // of an element of x in bf16_dot_12x32
 #define PGD_CPU_KERNEL(name, result, params) result(*name) params;
 #include "list.inc"
-#undef PGD_CPU_KERNEL
 } pgd_cpu_kernels;
 
 #define PGD_CPU_KERNEL(name, result, params) \
@@ -48,17 +71,39 @@ typedef struct pgd_cpu_kernels {
     result name##__avx2 params;              \
     result name##__avx512 params;
 #include "list.inc"
-#undef PGD_CPU_KERNEL
 
 #define PGD_CPU_KERNEL(name, result, params)
-#define PGD_CPU_KERNEL_DOT(name, result, params) result name##__avx512_bf16 params;
+#define PGD_CPU_KERNEL_DOT(name, result, params) \
+    result name##__avx512_bf16 params;           \
+    result name##__amx params;
 #include "list.inc"
-#undef PGD_CPU_KERNEL_DOT
-#undef PGD_CPU_KERNEL
 
-// The table of `isa` ("scalar", "avx2", "avx512", "avx512_bf16", "auto" or NULL), or NULL when this
-// machine or its system cannot run it (or there is no such name). "auto" takes the fastest and is
-// never NULL.
+// Names of the instruction sets, slowest first, behind the last NULL.
+extern const char *const pgd_cpu_isas[];
+
+// A product of the list.
+typedef struct pgd_cpu_product {
+    const char *name;
+    int32_t w_dtype;
+    int32_t x_dtype; // PGD_BF16: rows made by bf16_round
+    uint64_t slot;   // offset in pgd_cpu_kernels
+} pgd_cpu_product;
+
+// All of them; the last has no name.
+extern const pgd_cpu_product pgd_cpu_products[];
+
+pgd_cpu_product_fn pgd_cpu_product_at(const pgd_cpu_kernels *k, const pgd_cpu_product *product);
+
+// The table of `isa` (of pgd_cpu_isas, "auto" or NULL), or NULL when this machine or its system
+// cannot run it (or there is no such name). "auto" takes the fastest and is never NULL. Where the
+// processor has AMX, the first call asks the system to let this process use it.
 const pgd_cpu_kernels *pgd_cpu_pick(const char *isa);
+
+// Asks the system to let this process use tile registers; 1 when it may. (tiles.c)
+int pgd_cpu_ask_for_tiles(void);
+
+// 1 when products of bf16 by bf16 (bf16_dot_12x32) are faster with k, on this processor, than those
+// of f32 by bf16.
+int pgd_cpu_dot_pays(const pgd_cpu_kernels *k);
 
 #endif

@@ -25,7 +25,7 @@ static void wide_of(const pgd_cpu_kernels *k, pgd_cpu_limits *out) {
             (pgd_cpu_dot){"vpmaddubsw + vpmaddwd ymm", i8_dot_peak__avx2, PGD_CPU_OPS_I8_AVX2};
         out->read = read_peak__avx2;
     }
-    if (strncmp(k->isa, "avx512", 6) == 0) {
+    if (strncmp(k->isa, "avx512", 6) == 0 || strcmp(k->isa, "amx") == 0) {
         look(&bf16, &vnni);
         out->f32 = (pgd_cpu_dot){"vfmadd231ps zmm", f32_dot_peak__avx512, PGD_CPU_OPS_F32_AVX512};
         if (bf16) {

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <pagoda/types.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #define PGD_CPU_X86 1
@@ -16,7 +18,6 @@ static const pgd_cpu_kernels scalar_table = {
     .dot_bytes = 4,
 #include "list.inc"
 };
-#undef PGD_CPU_KERNEL
 
 #if PGD_CPU_X86
 #define PGD_CPU_KERNEL(name, result, params) .name = name##__avx2,
@@ -25,7 +26,6 @@ static const pgd_cpu_kernels avx2_table = {
     .dot_bytes = 4,
 #include "list.inc"
 };
-#undef PGD_CPU_KERNEL
 
 #define PGD_CPU_KERNEL(name, result, params) .name = name##__avx512,
 static const pgd_cpu_kernels avx512_table = {
@@ -33,7 +33,6 @@ static const pgd_cpu_kernels avx512_table = {
     .dot_bytes = 4,
 #include "list.inc"
 };
-#undef PGD_CPU_KERNEL
 
 #define PGD_CPU_KERNEL(name, result, params)     .name = name##__avx512,
 #define PGD_CPU_KERNEL_DOT(name, result, params) .name = name##__avx512_bf16,
@@ -42,8 +41,14 @@ static const pgd_cpu_kernels avx512_bf16_table = {
     .dot_bytes = 2,
 #include "list.inc"
 };
-#undef PGD_CPU_KERNEL_DOT
-#undef PGD_CPU_KERNEL
+
+#define PGD_CPU_KERNEL(name, result, params)     .name = name##__avx512,
+#define PGD_CPU_KERNEL_DOT(name, result, params) .name = name##__amx,
+static const pgd_cpu_kernels amx_table = {
+    .isa = "amx",
+    .dot_bytes = 2,
+#include "list.inc"
+};
 #endif
 
 #if PGD_CPU_X86
@@ -54,6 +59,7 @@ typedef struct features {
     int avx512; // F, BW, VL, DQ
     int bf16;   // AVX512_BF16
     int fast;   // bf16, and vdpbf16ps does more than two multiply-adds of f32
+    int amx;    // bf16, AMX_TILE, AMX_BF16, and this process may use them
 } features;
 
 static unsigned saved_registers(void) {
@@ -66,6 +72,7 @@ static unsigned saved_registers(void) {
 static features look(void) {
     const unsigned leaf1 = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29; // FMA, OSXSAVE, AVX, F16C
     const unsigned leaf7 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; // F, DQ, BW, VL
+    const unsigned amx = 1u << 22 | 1u << 24;                         // AMX_BF16, AMX_TILE
     unsigned a = 0;
     unsigned b = 0;
     unsigned c = 0;
@@ -84,13 +91,34 @@ static features look(void) {
     // On Zen 4 and 5 it is twice as fast as f32; on Sapphire and Emerald Rapids, where AMX is meant
     // for bf16, two cycles an instruction make it half as fast: f32 gives the same bits sooner.
     f.fast = f.bf16 && __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx;
+    f.amx = f.bf16 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amx) == amx &&
+            (saved & 0x60000) == 0x60000 && pgd_cpu_ask_for_tiles(); // tile config, tile data
     return f;
 }
 #endif
 
+const char *const pgd_cpu_isas[] = {"scalar", "avx2", "avx512", "avx512_bf16", "amx", NULL};
+
+#define PGD_CPU_KERNEL(name, result, params)
+#define PGD_CPU_PRODUCT(name, w, x)     {#name, w, x, offsetof(pgd_cpu_kernels, name)},
+#define PGD_CPU_PRODUCT_DOT(name, w, x) {#name, w, x, offsetof(pgd_cpu_kernels, name)},
+const pgd_cpu_product pgd_cpu_products[] = {
+#include "list.inc"
+    {NULL, 0, 0, 0},
+};
+
+pgd_cpu_product_fn pgd_cpu_product_at(const pgd_cpu_kernels *k, const pgd_cpu_product *product) {
+    pgd_cpu_product_fn fn = NULL;
+    memcpy((void *)&fn, (const char *)k + product->slot, sizeof(fn));
+    return fn;
+}
+
 const pgd_cpu_kernels *pgd_cpu_pick(const char *isa) {
     int any = isa == NULL || strcmp(isa, "auto") == 0;
 #if PGD_CPU_X86
+    if ((any || strcmp(isa, "amx") == 0) && look().amx) {
+        return &amx_table;
+    }
     if (any ? look().fast : strcmp(isa, "avx512_bf16") == 0 && look().bf16) {
         return &avx512_bf16_table;
     }
@@ -105,4 +133,13 @@ const pgd_cpu_kernels *pgd_cpu_pick(const char *isa) {
         return &scalar_table;
     }
     return NULL;
+}
+
+int pgd_cpu_dot_pays(const pgd_cpu_kernels *k) {
+#if PGD_CPU_X86
+    return k == &amx_table || (k == &avx512_bf16_table && look().fast);
+#else
+    (void)k;
+    return 0;
+#endif
 }

@@ -105,11 +105,31 @@ typedef uint64_t vq __attribute__((vector_size(32)));
 VEC_INLINE vq q_mul(vq a, vq b) {
     return (vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);
 }
+VEC_INLINE vq q_zip_even(vq a, vq b) {
+    return (vq)_mm256_unpacklo_epi64((__m256i)a, (__m256i)b);
+}
+VEC_INLINE vq q_zip_odd(vq a, vq b) {
+    return (vq)_mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
+}
 VEC_INLINE uint32_t v_ge_bits(vf a, vf b) {
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ));
 }
 VEC_INLINE uint32_t v_gt_bits(vf a, vf b) {
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+VEC_INLINE float v_largest(vf a) {
+    __m128 h = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    h = _mm_max_ps(h, _mm_movehl_ps(h, h));
+    return _mm_cvtss_f32(_mm_max_ss(h, _mm_movehdup_ps(h)));
+}
+VEC_INLINE int64_t v_pack(float *p, vf a, uint32_t bits) {
+    float t[VW];
+    int64_t n = 0;
+    v_store(t, a);
+    for (; bits != 0; bits &= bits - 1) {
+        p[n++] = t[__builtin_ctz(bits)];
+    }
+    return n;
 }
 
 #endif

@@ -93,11 +93,24 @@ typedef uint64_t vq __attribute__((vector_size(64)));
 VEC_INLINE vq q_mul(vq a, vq b) {
     return (vq)_mm512_mul_epu32((__m512i)a, (__m512i)b);
 }
+VEC_INLINE vq q_zip_even(vq a, vq b) {
+    return (vq)_mm512_unpacklo_epi64((__m512i)a, (__m512i)b);
+}
+VEC_INLINE vq q_zip_odd(vq a, vq b) {
+    return (vq)_mm512_unpackhi_epi64((__m512i)a, (__m512i)b);
+}
 VEC_INLINE uint32_t v_ge_bits(vf a, vf b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
 }
 VEC_INLINE uint32_t v_gt_bits(vf a, vf b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+VEC_INLINE float v_largest(vf a) {
+    return _mm512_reduce_max_ps(a);
+}
+VEC_INLINE int64_t v_pack(float *p, vf a, uint32_t bits) {
+    v_store(p, _mm512_maskz_compress_ps((__mmask16)bits, a)); // to memory it is microcode on Zen 4
+    return __builtin_popcount(bits);
 }
 
 #endif

@@ -155,6 +155,13 @@ VEC_INLINE vq q_mul(vq a, vq b) {
     return (a & 0xffffffffu) * (b & 0xffffffffu);
 #endif
 }
+// a[0], b[0], a[2], b[2] ... and a[1], b[1], a[3], b[3] ...
+VEC_INLINE vq q_zip_even(vq a, vq b) {
+    return (vq){a[0], b[0]};
+}
+VEC_INLINE vq q_zip_odd(vq a, vq b) {
+    return (vq){a[1], b[1]};
+}
 // Bit i set: lane i of a is at least (more than) that of b; never for a NaN.
 VEC_INLINE uint32_t v_bits(vi m) {
     return (uint32_t)((m[0] & 1) | (m[1] & 2) | (m[2] & 4) | (m[3] & 8));
@@ -164,6 +171,21 @@ VEC_INLINE uint32_t v_ge_bits(vf a, vf b) {
 }
 VEC_INLINE uint32_t v_gt_bits(vf a, vf b) {
     return v_bits(a > b);
+}
+// Largest lane; no lane is NaN.
+VEC_INLINE float v_largest(vf a) {
+    float lo = a[0] > a[1] ? a[0] : a[1];
+    float hi = a[2] > a[3] ? a[2] : a[3];
+    return lo > hi ? lo : hi;
+}
+// The lanes of `bits` at p, in order; writes up to VW floats. Gives how many there are.
+VEC_INLINE int64_t v_pack(float *p, vf a, uint32_t bits) {
+    int64_t n = 0;
+    for (int i = 0; i < VW; i++) {
+        p[n] = a[i];
+        n += bits >> i & 1;
+    }
+    return n;
 }
 
 #endif

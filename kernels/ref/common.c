@@ -210,7 +210,7 @@ void pgd_ref_put_token(const pgd_batch *batch, int64_t r, int32_t id) {
     if (sampled != NULL) {
         sampled[r] = id;
     }
-    if (last != NULL && slot != NULL) {
+    if (last != NULL && slot != NULL && slot[r] >= 0) {
         last[slot[r]] = id;
     }
 }
@@ -347,7 +347,7 @@ pgd_status pgd_ref_check_tokens(const pgd_exec *x, const pgd_batch *batch, int64
         return PGD_OK;
     }
     for (r = 0; r < n && r < pgd_ref_head(batch)->n_out; r++) {
-        if (slot[r] < 0 || slot[r] >= batch->cap_slots) {
+        if (slot[r] < -1 || slot[r] >= batch->cap_slots) {
             return PGD_REF_FAIL(x, PGD_INVALID, "output %lld goes to slot %d of %d", (long long)r,
                                 (int)slot[r], (int)batch->cap_slots);
         }

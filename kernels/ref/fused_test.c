@@ -100,7 +100,8 @@ static void test_qkv_refusals(void **state) {
 static void test_head(void **state) {
     float x[4] = {3, 4, 4, 3}, norm_w[2] = {1, 1}, normed[4], logits[6] = {0};
     float rows[6] = {1, 0, 0, 1, -1, -1};
-    int32_t ids[2] = {9, 9};
+    float logprobs[2] = {7, 7};
+    int32_t ids[2] = {9, 9}, top_ids[2] = {7, 7}, ranks[2] = {7, 7}, counts[3] = {0};
     block b = {.head = {.n_out = 2}, .out_slot = {5, 2}};
     const pgd_batch batch = batch_of(&b);
     pgd_ref_weight w = {.dtype = PGD_F32, .n = 3, .k = 2, .rows = rows};
@@ -116,10 +117,10 @@ static void test_head(void **state) {
     (void)state;
     b.sampling[0].flags = PGD_SAMPLE_GREEDY;
     b.sampling[1].flags = PGD_SAMPLE_GREEDY;
-    b.sampling[1].mask_row = 1;
+    b.sampling[1].flags |= PGD_SAMPLE_LOGPROBS;
     assert_int_equal(pgd_ref_head_sample(NULL, &a), PGD_UNSUPPORTED);
     assert_true(logits[0] == 0 && ids[0] == 9);
-    b.sampling[1].mask_row = 0;
+    b.sampling[1].flags = PGD_SAMPLE_GREEDY;
     assert_int_equal(pgd_ref_head_sample(NULL, &a), PGD_OK);
     assert_float_equal(logits[0], 0.6 * sqrt(2.0), 1e-6);
     assert_float_equal(logits[5], -1.4 * sqrt(2.0), 1e-6);
@@ -128,8 +129,19 @@ static void test_head(void **state) {
     assert_int_equal(b.sampled[0], 1);
     assert_int_equal(b.last[5], 1);
     assert_int_equal(b.last[2], 0);
-    a.logprobs = tensor2(PGD_F32, logits, 2, 1);
-    assert_int_equal(pgd_ref_head_sample(NULL, &a), PGD_UNSUPPORTED);
+    b.sampling[1].flags |= PGD_SAMPLE_LOGPROBS;
+    b.sampling[1].state_row = 1;
+    a.logprobs = tensor2(PGD_F32, logprobs, 2, 1);
+    a.top_ids = tensor2(PGD_I32, top_ids, 2, 1);
+    a.ranks = tensor1(PGD_I32, ranks, 2);
+    a.state = tensor2(PGD_I32, counts, 1, 3);
+    assert_int_equal(pgd_ref_head_sample(NULL, &a), PGD_OK);
+    assert_true(logprobs[0] == 7 && top_ids[0] == 7 && ranks[0] == 7); // not asked for
+    assert_int_equal(top_ids[1], 0);
+    assert_int_equal(ranks[1], 1);
+    assert_int_equal(counts[0], 1);
+    // logits 0.8, 0.6 and -1.4 times the square root of 2
+    assert_float_equal(logprobs[1], -log(1 + exp(-0.2 * sqrt(2.0)) + exp(-2.2 * sqrt(2.0))), 1e-6);
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
-// head_sample: [rmsnorm,] gemm into logits, sample. The logits are always written here.
+// head_sample: [rmsnorm,] gemm into logits, sample. The logits are always written here, and stay as
+// they are: sample changes copies.
 #include "ref/common.h"
 
 typedef struct parts {
@@ -28,7 +29,8 @@ static void split(const pgd_head_sample_args *a, parts *p) {
                                   .ids = a->ids,
                                   .logprobs = a->logprobs,
                                   .top_ids = a->top_ids,
-                                  .state = a->state};
+                                  .state = a->state,
+                                  .ranks = a->ranks};
 }
 
 pgd_status pgd_ref_check_head_sample(const pgd_exec *x, const pgd_head_sample_args *args) {

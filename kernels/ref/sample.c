@@ -1,8 +1,33 @@
 // sample: one token of each output row, drawn so that every backend can give equal ids.
 //
-// All arithmetic is IEEE double with one rounding per operation (no fused multiply-add: this file
-// is compiled with -ffp-contract=off), or integer; no result depends on an order of summation. For
-// a row of logits l (f32) with the largest m:
+// A row's way: log probabilities (LOGPROBS) | mask, bias, penalties | draw | count. GIVEN rows have
+// their token from the batch: nothing is changed, drawn or counted, only log probabilities are told.
+//
+// All arithmetic is IEEE with one rounding per operation (no fused multiply-add: this file and its
+// neighbours are compiled with -ffp-contract=off), or integer; f32 where the logits are changed,
+// double where a token is drawn. No id depends on an order of summation.
+//
+// Log probabilities (sample_logprobs.c), of the logits as they come:
+//
+//   g(i)      = l(i) - m, m the largest logit; 0 where l(i) = m (also when m is infinite)
+//   log p(i)  = g(i) - L(sum of E(g(j)) in the order of j), rounded to f32; -infinity for NaN and
+//               for the token -1. A backend sums in its own order, so it has a bound to keep.
+//   rank      = number of tokens whose logit is at least that of the token, NaN being the smallest
+//               of all; 0 for the token -1
+//   best      by logit, lowest id on a tie; there are at most V of them
+//
+// Changes (sample_change.c), in f32, into a copy of the row:
+//
+//   mask      a token whose bit is 0 becomes NaN: it is never drawn, also when nothing else is left
+//   bias      entry by entry: l = l + add; add -infinity makes it NaN
+//   penalties repetition r (of tokens in the prompt or the output): l = l > 0 ? l / r : l * r
+//             then, if the count c is above 0: l = l - frequency * (float)c, l = l - presence
+//   count     c + 1 of the token behind the draw, unless it is -1; it stays below 2^30
+//
+// The logits themselves stay as they are. pgd_ref_sample takes room for that copy from the C library
+// where a row asks for a change (OUT_OF_MEMORY before anything is written); nothing else allocates.
+//
+// The draw (sample_draw.c), for a row of logits l (f32) with the largest m:
 //
 //   NaN       is never kept; a row of NaN gives -1
 //   GREEDY    the largest logit, the lowest id on a tie; the rest is skipped
@@ -30,213 +55,13 @@
 //   s = (f - 1) / (f + 1), z = s * s, p = sum of z^i / (2 i + 1) for i = 10 down to 0 by Horner's
 //   rule, result (k * LN2_LOW + 2 * (s * p)) + k * LN2_HIGH.
 // Both are within 4e-16 relative of the true value for the arguments that occur here.
-#include "ref/common.h"
+#include "ref/sample.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#endif
-
-#define LOG2E    0x1.71547652b82fep+0
-#define LN2_HIGH 0x1.62e42fee00000p-1 // 21 trailing zero bits: n * LN2_HIGH is exact
-#define LN2_LOW  0x1.a39ef35793c76p-33
-#define MAGIC    0x1.8p+52 // adding it rounds to an integer
-#define SQRT2    0x1.6a09e667f3bcdp+0
-#define W_SCALE  0x1p+40
-
-double pgd_ref_exp(double v) {
-    static const double factor[14] = {1.0,
-                                      1.0,
-                                      1.0 / 2,
-                                      1.0 / 6,
-                                      1.0 / 24,
-                                      1.0 / 120,
-                                      1.0 / 720,
-                                      1.0 / 5040,
-                                      1.0 / 40320,
-                                      1.0 / 362880,
-                                      1.0 / 3628800,
-                                      1.0 / 39916800,
-                                      1.0 / 479001600,
-                                      1.0 / 6227020800};
-    double step, n, r, p;
-    int64_t bits;
-    int i;
-    if (!(v >= -700)) {
-        return 0;
-    }
-    step = v * LOG2E;
-    step = step + MAGIC;
-    n = step - MAGIC;
-    step = n * LN2_HIGH;
-    r = v - step;
-    step = n * LN2_LOW;
-    r = r - step;
-    p = factor[13];
-    for (i = 12; i >= 0; i--) {
-        step = p * r;
-        p = step + factor[i];
-    }
-    memcpy(&bits, &p, sizeof(bits));
-    bits += (int64_t)n * (INT64_C(1) << 52);
-    memcpy(&p, &bits, sizeof(p));
-    return p;
-}
-
-double pgd_ref_log(double v) {
-    double step, f, s, z, p, k;
-    uint64_t bits;
-    int i;
-    memcpy(&bits, &v, sizeof(bits));
-    k = (double)((int64_t)(bits >> 52) - 1023);
-    bits = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1023) << 52;
-    memcpy(&f, &bits, sizeof(f));
-    if (f > SQRT2) {
-        f = f * 0.5;
-        k = k + 1;
-    }
-    s = (f - 1) / (f + 1);
-    z = s * s;
-    p = 1.0 / 21;
-    for (i = 9; i >= 0; i--) {
-        step = p * z;
-        p = step + 1.0 / (2 * i + 1);
-    }
-    step = s * p;
-    p = 2 * step;
-    step = k * LN2_LOW;
-    p = step + p;
-    step = k * LN2_HIGH;
-    return p + step;
-}
-
-// A row on its way to a token.
-typedef struct draw {
-    const float *logits;
-    int64_t n;
-    float max;
-    uint32_t floor; // keys below it are dropped
-    double inverse; // 1 / temperature
-    double nearest; // smallest d that min_p lets stay, -infinity = off
-} draw;
-
-// An integer with the order of the floats; -0 and 0 are one, NaN is 0 and smaller than all.
-static uint32_t key_of(float v) {
-    uint32_t bits;
-    if (v != v) {
-        return 0;
-    }
-    v = v == 0 ? 0 : v;
-    memcpy(&bits, &v, sizeof(bits));
-    return (bits & UINT32_C(0x80000000)) != 0 ? ~bits : bits | UINT32_C(0x80000000);
-}
-
-static double distance(const draw *d, int64_t i) {
-    double gap;
-    if (d->logits[i] == d->max) {
-        return 0;
-    }
-    gap = (double)d->logits[i] - (double)d->max;
-    return gap * d->inverse;
-}
-
-// 1 when token i is not dropped so far.
-static int kept(const draw *d, int64_t i) {
-    uint32_t key = key_of(d->logits[i]);
-    return key != 0 && key >= d->floor && distance(d, i) >= d->nearest;
-}
-
-// Tokens left with a key of at least `key`.
-static int64_t count_from(const draw *d, uint32_t key) {
-    int64_t i, n = 0;
-    for (i = 0; i < d->n; i++) {
-        n += key_of(d->logits[i]) >= key && kept(d, i);
-    }
-    return n;
-}
-
-// Mass (in W) of the tokens left whose key lies in (low, high].
-static uint64_t mass_in(const draw *d, uint32_t low, uint32_t high) {
-    uint64_t sum = 0;
-    int64_t i;
-    for (i = 0; i < d->n; i++) {
-        uint32_t key = key_of(d->logits[i]);
-        if (key > low && key <= high && kept(d, i)) {
-            sum += (uint64_t)(pgd_ref_exp(distance(d, i)) * W_SCALE);
-        }
-    }
-    return sum;
-}
-
-// Raises floor to the k-th largest key left: the largest key with k tokens at or above it.
-static void keep_top_k(draw *d, int64_t k) {
-    uint64_t low = d->floor > 0 ? d->floor : 1, high = key_of(d->max);
-    if (count_from(d, (uint32_t)low) <= k) {
-        return;
-    }
-    while (low < high) {
-        uint64_t middle = (low + high + 1) / 2;
-        if (count_from(d, (uint32_t)middle) >= k) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    d->floor = (uint32_t)low;
-}
-
-// Raises floor above the largest key up to which the mass stays within the share to drop.
-static void keep_top_p(draw *d, float top_p) {
-    const uint64_t share = (UINT64_C(1) << 24) - (uint64_t)((double)top_p * 0x1p+24);
-    const uint64_t sum = mass_in(d, 0, UINT32_MAX);
-    const uint64_t part = sum & 0xffffff;
-    uint64_t room = (sum >> 24) * share + ((part * share) >> 24);
-    uint64_t low = 0, high = (uint64_t)key_of(d->max) - 1; // low is droppable, above high is not
-    while (low < high) {
-        uint64_t middle = (low + high + 1) / 2;
-        uint64_t mass = mass_in(d, (uint32_t)low, (uint32_t)middle);
-        if (mass <= room) {
-            room -= mass;
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    if (low + 1 > d->floor) {
-        d->floor = (uint32_t)(low + 1);
-    }
-}
-
-static int32_t race(const draw *d, uint64_t seed, uint64_t position) {
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t counter[4] = {(uint32_t)position, (uint32_t)(position >> 32), 0, 0};
-    uint32_t words[4] = {0};
-    double best = -INFINITY;
-    int32_t winner = -1;
-    int64_t i;
-    for (i = 0; i < d->n; i++) {
-        double u, mark;
-        if (i % 4 == 0) {
-            counter[2] = (uint32_t)(i / 4);
-            pgd_ref_philox(counter, key, words);
-        }
-        if (!kept(d, i)) {
-            continue;
-        }
-        u = ((double)words[i % 4] + 0.5) * 0x1p-32;
-        mark = distance(d, i) - pgd_ref_log(-pgd_ref_log(u));
-        if (mark > best) {
-            best = mark;
-            winner = (int32_t)i;
-        }
-    }
-    return winner;
-}
-
-// Sampling row r; fields a smaller caller does not have are zero.
-static pgd_sampling get_sampling(const pgd_batch *batch, int64_t r) {
+pgd_sampling pgd_ref_sampling(const pgd_batch *batch, int64_t r) {
     const unsigned char *rows = pgd_ref_array(batch, batch->sampling);
     const uint32_t stride = batch->sampling_stride;
     pgd_sampling s;
@@ -245,59 +70,72 @@ static pgd_sampling get_sampling(const pgd_batch *batch, int64_t r) {
     return s;
 }
 
-static int32_t sample_row(const float *logits, int64_t n, const pgd_sampling *s) {
-    draw d = {.logits = logits, .n = n};
-    int32_t best = pgd_ref_argmax_row(logits, n);
-    if (best < 0 || (s->flags & PGD_SAMPLE_GREEDY) != 0) {
-        return best;
+static pgd_status check_logprobs(const pgd_exec *x, const pgd_sample_args *a, int64_t r,
+                                 const pgd_sampling *s) {
+    if (a->logprobs.rank == 0 || a->top_ids.rank == 0 || a->ranks.rank == 0) {
+        return PGD_REF_FAIL(x, PGD_UNSUPPORTED,
+                            "sample: output %lld asks for log probabilities, without the tensors",
+                            (long long)r);
     }
-    d.max = logits[best];
-    d.inverse = 1.0 / (double)s->temperature;
-    d.nearest = s->min_p > 0 ? pgd_ref_log((double)s->min_p) : -INFINITY;
-    if (s->top_k > 0) {
-        keep_top_k(&d, s->top_k);
-    }
-    if (s->top_p > 0 && s->top_p < 1) {
-        keep_top_p(&d, s->top_p);
-    }
-    return race(&d, s->seed, s->counter);
-}
-
-static pgd_status check_sampling(const pgd_exec *x, const pgd_batch *batch, int64_t rows) {
-    int64_t r;
-    if (rows > 0 &&
-        (batch->sampling == 0 || batch->sampling_stride == 0 || rows > batch->cap_out)) {
-        return PGD_REF_FAIL(x, PGD_INVALID, "sample: %lld rows without sampling parameters",
-                            (long long)rows);
-    }
-    for (r = 0; r < rows; r++) {
-        pgd_sampling s = get_sampling(batch, r);
-        if (s.mask_row != 0 || s.state_row != 0 || s.bias_count != 0 || s.n_logprobs != 0 ||
-            (s.typical_p != 0 && s.typical_p != 1) || (s.repetition != 0 && s.repetition != 1) ||
-            s.presence != 0 || s.frequency != 0) {
-            return PGD_REF_FAIL(x, PGD_UNSUPPORTED,
-                                "sample: output %lld asks for penalties, typical_p, a mask, a bias "
-                                "or log probabilities",
-                                (long long)r);
-        }
-        if ((s.flags & PGD_SAMPLE_GREEDY) == 0 &&
-            !(s.temperature > 0 && isfinite(s.temperature) && s.top_p >= 0 && s.top_p <= 1 &&
-              s.min_p >= 0 && s.min_p <= 1 && s.top_k >= 0)) {
-            return PGD_REF_FAIL(x, PGD_INVALID,
-                                "sample: output %lld has temperature %g, top_p %g, min_p %g, "
-                                "top_k %d",
-                                (long long)r, (double)s.temperature, (double)s.top_p,
-                                (double)s.min_p, (int)s.top_k);
-        }
+    if (s->n_logprobs < 0 || s->n_logprobs >= a->logprobs.shape[1]) {
+        return PGD_REF_FAIL(x, PGD_INVALID, "sample: output %lld asks for the %d best of %lld",
+                            (long long)r, (int)s->n_logprobs, (long long)a->logprobs.shape[1] - 1);
     }
     return PGD_OK;
 }
 
+static pgd_status check_row(const pgd_exec *x, const pgd_sample_args *a, int64_t r) {
+    const pgd_sampling s = pgd_ref_sampling(a->batch, r);
+    if ((s.flags & ~(uint32_t)(PGD_SAMPLE_GREEDY | PGD_SAMPLE_LOGPROBS | PGD_SAMPLE_GIVEN)) != 0) {
+        return PGD_REF_FAIL(x, PGD_UNSUPPORTED, "sample: output %lld has flags %#x", (long long)r,
+                            (unsigned)s.flags);
+    }
+    if ((s.flags & PGD_SAMPLE_LOGPROBS) != 0) {
+        PGD_TRY(check_logprobs(x, a, r, &s));
+    }
+    if ((s.flags & PGD_SAMPLE_GIVEN) != 0) {
+        return s.given >= 0 && s.given < a->logits.shape[1]
+                   ? PGD_OK
+                   : PGD_REF_FAIL(x, PGD_INVALID, "sample: output %lld is given token %d",
+                                  (long long)r, (int)s.given);
+    }
+    if (s.typical_p != 0 && s.typical_p != 1) {
+        return PGD_REF_FAIL(x, PGD_UNSUPPORTED, "sample: output %lld asks for typical_p",
+                            (long long)r);
+    }
+    if ((s.flags & PGD_SAMPLE_GREEDY) == 0 &&
+        !(s.temperature > 0 && isfinite(s.temperature) && s.top_p >= 0 && s.top_p <= 1 &&
+          s.min_p >= 0 && s.min_p <= 1 && s.top_k >= 0)) {
+        return PGD_REF_FAIL(x, PGD_INVALID,
+                            "sample: output %lld has temperature %g, top_p %g, min_p %g, top_k %d",
+                            (long long)r, (double)s.temperature, (double)s.top_p, (double)s.min_p,
+                            (int)s.top_k);
+    }
+    return pgd_ref_check_change(x, a, r, &s);
+}
+
+// The tensors that may be absent.
+static pgd_status check_tensors(const pgd_exec *x, const pgd_sample_args *a, int64_t rows) {
+    const int64_t columns = a->logprobs.rank == 2 ? a->logprobs.shape[1] : -1;
+    pgd_ref_want want = {"sample logprobs", PGD_REF_F32, 2, rows, {0, -1}};
+    if (a->logprobs.rank != 0) {
+        PGD_TRY(pgd_ref_check_tensor(x, &a->logprobs, &want));
+    }
+    want = (pgd_ref_want){"sample top_ids", PGD_REF_I32, 2, rows, {0, columns}};
+    if (a->top_ids.rank != 0) {
+        PGD_TRY(pgd_ref_check_tensor(x, &a->top_ids, &want));
+    }
+    want = (pgd_ref_want){"sample ranks", PGD_REF_I32, 1, rows, {0}};
+    if (a->ranks.rank != 0) {
+        PGD_TRY(pgd_ref_check_tensor(x, &a->ranks, &want));
+    }
+    want = (pgd_ref_want){"sample state", PGD_REF_I32, 2, -1, {-1, a->logits.shape[1]}};
+    return a->state.rank != 0 ? pgd_ref_check_tensor(x, &a->state, &want) : PGD_OK;
+}
+
 static pgd_status check(const pgd_exec *x, const pgd_sample_args *a, int64_t *out_rows) {
     pgd_ref_want want = {"sample logits", PGD_REF_F32, 2, 0, {0, -1}};
-    PGD_TRY(pgd_ref_check_absent(x, "sample logprobs", &a->logprobs));
-    PGD_TRY(pgd_ref_check_absent(x, "sample top_ids", &a->top_ids));
-    PGD_TRY(pgd_ref_check_absent(x, "sample state", &a->state));
+    int64_t r;
     PGD_TRY(pgd_ref_check_batch(x, a->batch));
     PGD_TRY(pgd_ref_live(x, a->batch, a->rows, a->logits.shape[0], out_rows));
     want.rows = *out_rows;
@@ -308,8 +146,17 @@ static pgd_status check(const pgd_exec *x, const pgd_sample_args *a, int64_t *ou
     }
     want = (pgd_ref_want){"sample ids", PGD_REF_I32, 1, *out_rows, {0}};
     PGD_TRY(pgd_ref_check_tensor(x, &a->ids, &want));
+    PGD_TRY(check_tensors(x, a, *out_rows));
     PGD_TRY(pgd_ref_check_tokens(x, a->batch, *out_rows));
-    return check_sampling(x, a->batch, *out_rows);
+    if (*out_rows > 0 && (a->batch->sampling == 0 || a->batch->sampling_stride == 0 ||
+                          *out_rows > a->batch->cap_out)) {
+        return PGD_REF_FAIL(x, PGD_INVALID, "sample: %lld rows without sampling parameters",
+                            (long long)*out_rows);
+    }
+    for (r = 0; r < *out_rows; r++) {
+        PGD_TRY(check_row(x, a, r));
+    }
+    return PGD_OK;
 }
 
 pgd_status pgd_ref_check_sample(const pgd_exec *x, const pgd_sample_args *args) {
@@ -319,18 +166,82 @@ pgd_status pgd_ref_check_sample(const pgd_exec *x, const pgd_sample_args *args) 
     return check(x, PGD_ARGS(pgd_sample_args, local, args), &rows);
 }
 
+static int has_changes(const pgd_sampling *s) {
+    return (s->flags & PGD_SAMPLE_GIVEN) == 0 &&
+           (s->mask_row > 0 || s->bias_count > 0 || s->state_row > 0);
+}
+
+// Room for a changed row, NULL when no row needs it.
+static pgd_status make_room(const pgd_exec *x, const pgd_sample_args *a, int64_t rows,
+                            float **out) {
+    const size_t bytes = (size_t)a->logits.shape[1] * sizeof(float);
+    int64_t r;
+    *out = NULL;
+    for (r = 0; r < rows; r++) {
+        const pgd_sampling s = pgd_ref_sampling(a->batch, r);
+        if (has_changes(&s) && bytes > 0) {
+            *out = malloc(bytes);
+            return *out != NULL ? PGD_OK
+                                : PGD_REF_FAIL(x, PGD_OUT_OF_MEMORY,
+                                               "sample: no memory for a row of %llu bytes",
+                                               (unsigned long long)bytes);
+        }
+    }
+    return PGD_OK;
+}
+
+// The token of a row that is not GIVEN.
+static int32_t sample_row(const pgd_sample_args *a, const pgd_sampling *s, const float *logits,
+                          float *room) {
+    const int64_t n = a->logits.shape[1];
+    int32_t *state = s->state_row > 0 ? pgd_ref_at(&a->state, s->state_row - 1, 0, 0) : NULL;
+    int32_t token;
+    if (has_changes(s) && n > 0) {
+        memcpy(room, logits, (size_t)n * sizeof(float));
+        pgd_ref_change(a->batch, s, state, room, n);
+        logits = room;
+    }
+    token = pgd_ref_draw(logits, n, s);
+    if (state != NULL) {
+        pgd_ref_count(state, token);
+    }
+    return token;
+}
+
+static void tell_row(const pgd_sample_args *a, int64_t r, const pgd_sampling *s,
+                     const float *logits, int32_t token) {
+    const pgd_ref_logprobs p = pgd_ref_logprobs_of(logits, a->logits.shape[1]);
+    float *logprobs = pgd_ref_at(&a->logprobs, r, 0, 0);
+    int32_t *ids = pgd_ref_at(&a->top_ids, r, 0, 0);
+    int32_t *ranks = pgd_ref_at(&a->ranks, 0, 0, 0);
+    ids[0] = token;
+    logprobs[0] = pgd_ref_logprob(&p, token);
+    ranks[r] = pgd_ref_rank(&p, token);
+    pgd_ref_best(&p, s->n_logprobs, logprobs + 1, ids + 1);
+}
+
+static void run_row(const pgd_sample_args *a, int64_t r, float *room) {
+    const pgd_sampling s = pgd_ref_sampling(a->batch, r);
+    const float *logits = pgd_ref_at(&a->logits, r, 0, 0);
+    int32_t *ids = pgd_ref_at(&a->ids, 0, 0, 0);
+    ids[r] = (s.flags & PGD_SAMPLE_GIVEN) != 0 ? s.given : sample_row(a, &s, logits, room);
+    if ((s.flags & PGD_SAMPLE_LOGPROBS) != 0) {
+        tell_row(a, r, &s, logits, ids[r]);
+    }
+    pgd_ref_put_token(a->batch, r, ids[r]);
+}
+
 pgd_status pgd_ref_sample(const pgd_exec *x, const pgd_sample_args *args) {
     pgd_sample_args local;
     const pgd_sample_args *a = PGD_ARGS(pgd_sample_args, local, args);
-    int32_t *ids;
+    float *room = NULL;
     int64_t rows, r;
     PGD_REF_TAIL(x, pgd_sample_args, args);
     PGD_TRY(check(x, a, &rows));
-    ids = pgd_ref_at(&a->ids, 0, 0, 0);
+    PGD_TRY(make_room(x, a, rows, &room));
     for (r = 0; r < rows; r++) {
-        const pgd_sampling s = get_sampling(a->batch, r);
-        ids[r] = sample_row(pgd_ref_at(&a->logits, r, 0, 0), a->logits.shape[1], &s);
-        pgd_ref_put_token(a->batch, r, ids[r]);
+        run_row(a, r, room);
     }
+    free(room);
     return PGD_OK;
 }

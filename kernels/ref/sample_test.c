@@ -190,10 +190,11 @@ static void test_distribution(void **state) {
 
 static void test_refusals(void **state) {
     static const pgd_sampling unsupported[] = {
-        {.temperature = 1, .mask_row = 1},     {.temperature = 1, .state_row = 1},
-        {.temperature = 1, .bias_count = 1},   {.temperature = 1, .n_logprobs = 1},
-        {.temperature = 1, .typical_p = 0.5F}, {.temperature = 1, .repetition = 1.1F},
-        {.temperature = 1, .presence = 0.1F},  {.flags = PGD_SAMPLE_GREEDY, .frequency = 0.1F}};
+        {.temperature = 1, .state_row = 1},
+        {.temperature = 1, .flags = PGD_SAMPLE_LOGPROBS},
+        {.flags = PGD_SAMPLE_GIVEN | PGD_SAMPLE_LOGPROBS},
+        {.temperature = 1, .typical_p = 0.5F},
+        {.temperature = 1, .flags = 8}};
     static const pgd_sampling invalid[] = {{.temperature = 0},
                                            {.temperature = -1},
                                            {.temperature = NAN},
@@ -201,7 +202,19 @@ static void test_refusals(void **state) {
                                            {.temperature = 1, .top_p = 1.5F},
                                            {.temperature = 1, .top_p = NAN},
                                            {.temperature = 1, .min_p = -1},
-                                           {.temperature = 1, .top_k = -1}};
+                                           {.temperature = 1, .top_k = -1},
+                                           {.temperature = 1, .mask_row = 1},
+                                           {.temperature = 1, .mask_row = -1},
+                                           {.temperature = 1, .bias_count = 1},
+                                           {.temperature = 1, .bias_count = -1},
+                                           {.temperature = 1, .state_row = -1},
+                                           {.temperature = 1, .repetition = 1.1F},
+                                           {.temperature = 1, .repetition = -1},
+                                           {.temperature = 1, .presence = 0.1F},
+                                           {.temperature = 1, .presence = NAN},
+                                           {.flags = PGD_SAMPLE_GREEDY, .frequency = 0.1F},
+                                           {.flags = PGD_SAMPLE_GIVEN, .given = -1},
+                                           {.flags = PGD_SAMPLE_GIVEN, .given = 4}};
     setup s;
     size_t i;
     (void)state;
@@ -215,12 +228,9 @@ static void test_refusals(void **state) {
         s.b.sampling[1] = invalid[i];
         assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_INVALID);
     }
-    s.b.sampling[1] = (pgd_sampling){.temperature = 1, .typical_p = 1, .repetition = 1};
-    s.a.state = tensor2(PGD_I32, s.ids, 1, 4);
-    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_UNSUPPORTED);
     assert_int_equal(s.ids[0], 77); // nothing was written, not even by the first row
     assert_int_equal(s.b.sampled[0], 0);
-    s.a.state.rank = 0;
+    s.b.sampling[1] = (pgd_sampling){.temperature = 1, .typical_p = 1, .repetition = 1};
     assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
     s.b.head.n_out = 0;
     s.batch.sampling = 0;

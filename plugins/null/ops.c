@@ -1,8 +1,9 @@
 // Ops of the null device: all of them, none of them computes. argmax, sample and head_sample give
 // tokens that depend only on the token before and its position, so a request gets the same text
-// under any load.
+// under any load. Its distribution has all its mass on that token.
 #include "null.h"
 
+#include <math.h>
 #include <string.h>
 
 static pgd_status skip(const pgd_exec *x) {
@@ -59,15 +60,53 @@ static int32_t token_of(int32_t mode, int32_t before, int32_t position, int64_t 
     return (int32_t)(n / 4 + hash % (n / 2));
 }
 
-static pgd_status draw(const pgd_exec *x, const pgd_batch *b, int64_t vocab,
-                       const pgd_tensor *ids) {
+// Where an op leaves what it has drawn.
+typedef struct outputs {
+    const pgd_tensor *ids;
+    const pgd_tensor *logprobs;
+    const pgd_tensor *top_ids;
+    const pgd_tensor *ranks;
+} outputs;
+
+static void put(const pgd_tensor *t, int32_t row, int32_t column, const void *value) {
+    if (t->rank > 0) {
+        int64_t at = (int64_t)row * t->stride[0] + column;
+        memcpy(null_at(t->buffer, t->offset + (uint64_t)at * 4), value, 4);
+    }
+}
+
+// The drawn token has probability 1, the others 0, lowest id first.
+static void put_logprobs(const outputs *to, int32_t row, int32_t n, int32_t token, int32_t drawn,
+                         int64_t vocab) {
+    const float certain = 0.0f;
+    const float never = -INFINITY;
+    const int32_t rank = token == drawn ? 1 : (int32_t)vocab;
+    put(to->logprobs, row, 0, token == drawn ? &certain : &never);
+    put(to->top_ids, row, 0, &token);
+    put(to->ranks, row, 0, &rank);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t id = i == 0 ? drawn : i - (i <= drawn);
+        put(to->logprobs, row, 1 + i, i == 0 ? &certain : &never);
+        put(to->top_ids, row, 1 + i, &id);
+    }
+}
+
+static pgd_sampling sampling_of(const pgd_batch *b, int32_t row) {
+    pgd_sampling s = {0};
+    const unsigned char *rows = (const unsigned char *)array(b, b->sampling);
+    const uint32_t n = b->sampling_stride < sizeof(s) ? b->sampling_stride : (uint32_t)sizeof(s);
+    memcpy(&s, rows + (uint64_t)row * b->sampling_stride, b->sampling != 0 ? n : 0);
+    return s;
+}
+
+static pgd_status draw(const pgd_exec *x, const pgd_batch *b, int64_t vocab, const outputs *to) {
     pgd_batch_head head;
     memcpy(&head, array(b, 0), sizeof(head));
     int32_t *last = array(b, b->last);
     for (int32_t r = 0; r < head.n_out && r < b->cap_out; r++) {
         int32_t row = array(b, b->out_rows)[r];
         int32_t slot = array(b, b->out_slot)[r];
-        if (row < 0 || row >= b->cap_tokens || slot < 0 || slot >= b->cap_slots) {
+        if (row < 0 || row >= b->cap_tokens || slot < -1 || slot >= b->cap_slots) {
             return NULL_FAIL(x->dev, PGD_OUT_OF_RANGE, "output %d: row %d of %d, slot %d of %d", r,
                              row, b->cap_tokens, slot, b->cap_slots);
         }
@@ -76,27 +115,35 @@ static pgd_status draw(const pgd_exec *x, const pgd_batch *b, int64_t vocab,
             before = last[-1 - before];
         }
         int32_t position = array(b, b->positions)[row];
-        int32_t token = token_of(null_of(x->dev)->tokens, before, position, vocab);
+        int32_t drawn = token_of(null_of(x->dev)->tokens, before, position, vocab);
+        const pgd_sampling s = sampling_of(b, r);
+        int32_t token = (s.flags & PGD_SAMPLE_GIVEN) != 0 ? s.given : drawn;
         array(b, b->sampled)[r] = token;
-        last[slot] = token;
-        if (ids->rank > 0) {
-            uint64_t at = ids->offset + (uint64_t)r * (uint64_t)ids->stride[0] * sizeof(token);
-            memcpy(null_at(ids->buffer, at), &token, sizeof(token));
+        if (slot >= 0) {
+            last[slot] = token;
+        }
+        put(to->ids, r, 0, &token);
+        if ((s.flags & PGD_SAMPLE_LOGPROBS) != 0) {
+            put_logprobs(to, r, s.n_logprobs, token, drawn, vocab);
         }
     }
     return skip(x);
 }
 
 static pgd_status null_argmax(const pgd_exec *x, const pgd_argmax_args *a) {
-    return draw(x, a->batch, a->x.shape[1], &a->out);
+    const pgd_tensor none = {.rank = 0};
+    const outputs to = {&a->out, &none, &none, &none};
+    return draw(x, a->batch, a->x.shape[1], &to);
 }
 
 static pgd_status null_sample(const pgd_exec *x, const pgd_sample_args *a) {
-    return draw(x, a->batch, a->logits.shape[1], &a->ids);
+    const outputs to = {&a->ids, &a->logprobs, &a->top_ids, &a->ranks};
+    return draw(x, a->batch, a->logits.shape[1], &to);
 }
 
 static pgd_status null_head_sample(const pgd_exec *x, const pgd_head_sample_args *a) {
-    return draw(x, a->batch, a->w->n, &a->ids);
+    const outputs to = {&a->ids, &a->logprobs, &a->top_ids, &a->ranks};
+    return draw(x, a->batch, a->w->n, &to);
 }
 
 const pgd_ops *null_ops(void) {

@@ -49,6 +49,8 @@ typedef struct batch_job {
     size_t n_done;
     uint64_t n_tokens;
     pgd_os_file out;
+    pgd_engine *engine;
+    const char *model; // as the engine found it
 } batch_job;
 
 // ---- input -------------------------------------------------------------------------------------
@@ -151,10 +153,17 @@ static pgd_status read_old(batch_job *job) {
     return whole < job->old.len ? pgd_os_truncate(values.output, whole) : PGD_OK;
 }
 
-static pgd_status write_line(batch_job *job, batch_item *item, const pgd_output *o,
-                             const char *model, const char *refusal) {
+static pgd_status write_line(batch_job *job, batch_item *item, const char *refusal) {
     pgd_text t = {0};
-    pgd_status status = cli_batch_add_answer(&t, item->custom_id, item->is_chat, model, o, refusal);
+    const cli_batch_line line = {
+        .engine = job->engine,
+        .model = job->model,
+        .custom_id = item->custom_id,
+        .request = item->request,
+        .refusal = refusal,
+        .is_chat = item->is_chat,
+    };
+    pgd_status status = cli_batch_add_answer(&line, &t);
     if (status == PGD_OK && pgd_os_write(job->out, t.ptr, t.len) != PGD_OK) {
         status = pgd_fail(PGD_UNAVAILABLE, "%s cannot be written", values.output);
     }
@@ -167,8 +176,8 @@ static pgd_status write_line(batch_job *job, batch_item *item, const pgd_output 
 
 // ---- the run -----------------------------------------------------------------------------------
 
-static pgd_status start(batch_job *job, pgd_engine *engine, batch_item *item, const char *model) {
-    pgd_status status = cli_batch_submit(engine, item->body, item->is_chat, &item->request);
+static pgd_status start(batch_job *job, batch_item *item) {
+    pgd_status status = cli_batch_submit(job->engine, item->body, item->is_chat, &item->request);
     if (status == PGD_OK) {
         return PGD_OK;
     }
@@ -176,37 +185,43 @@ static pgd_status start(batch_job *job, pgd_engine *engine, batch_item *item, co
         status != PGD_NOT_FOUND) {
         return status;
     }
-    return write_line(job, item, NULL, model, pgd_fail_text(status));
+    return write_line(job, item, pgd_fail_text(status));
 }
 
-static pgd_status collect(batch_job *job, batch_item *item, const char *model) {
+static pgd_status collect(batch_job *job, batch_item *item) {
     pgd_output o = {.size = sizeof(o)};
+    const char *error = NULL;
     pgd_request_output(item->request, &o);
-    if (!o.done) {
+    if (o.n_running > 0) {
         return PGD_OK;
     }
-    job->n_tokens += (uint64_t)o.n_ids;
-    pgd_status status = write_line(job, item, &o, model, o.error);
+    for (int32_t i = 0, n = o.n; i < n; i++) {
+        pgd_request_choice(item->request, i, &o);
+        job->n_tokens += (uint64_t)o.n_ids;
+        error = o.error != NULL ? o.error : error;
+    }
+    pgd_status status = write_line(job, item, error);
     pgd_request_release(item->request);
     item->request = NULL;
     return status;
 }
 
-static pgd_status run_items(batch_job *job, pgd_engine *engine, int32_t max_queued) {
+static pgd_status run_items(batch_job *job, int32_t max_queued) {
     pgd_engine_info info = {.size = sizeof(info)};
-    pgd_engine_get_info(engine, &info);
+    pgd_engine_get_info(job->engine, &info);
+    job->model = info.model;
     size_t next = 0;
     size_t oldest = 0;
     while (job->n_done < job->n) {
-        for (; next < job->n && pgd_engine_busy(engine) < max_queued; next++) {
+        for (; next < job->n && pgd_engine_busy(job->engine) < max_queued; next++) {
             if (!job->items[next].done) {
-                PGD_TRY(start(job, engine, &job->items[next], info.model));
+                PGD_TRY(start(job, &job->items[next]));
             }
         }
-        PGD_TRY(pgd_engine_step(engine));
+        PGD_TRY(pgd_engine_step(job->engine));
         for (size_t i = oldest; i < next; i++) {
             if (job->items[i].request != NULL) {
-                PGD_TRY(collect(job, &job->items[i], info.model));
+                PGD_TRY(collect(job, &job->items[i]));
             }
             oldest += i == oldest && job->items[i].done;
         }
@@ -222,14 +237,13 @@ static pgd_status run_job(batch_job *job, const char *model) {
         return PGD_OK;
     }
     int32_t seqs = cli_engine.max_num_seqs != 0 ? cli_engine.max_num_seqs : DEFAULT_SEQS;
-    pgd_engine *engine = NULL;
-    PGD_TRY(cli_open_engine(model, seqs, &engine));
+    PGD_TRY(cli_open_engine(model, seqs, &job->engine));
     uint64_t begin = pgd_clock_ns();
     pgd_status status = pgd_os_open_write(values.output, 1, &job->out);
     if (status != PGD_OK) {
         status = pgd_fail(status, "%s cannot be written", values.output);
     } else {
-        status = run_items(job, engine, seqs * WINDOW);
+        status = run_items(job, seqs * WINDOW);
     }
     double seconds = (double)(pgd_clock_ns() - begin) / 1e9;
     if (status == PGD_OK && !values.quiet) {
@@ -238,7 +252,7 @@ static pgd_status run_job(batch_job *job, const char *model) {
                 (double)job->n_tokens / seconds);
     }
     pgd_os_close(&job->out);
-    pgd_engine_destroy(engine);
+    pgd_engine_destroy(job->engine);
     return status;
 }
 
@@ -264,7 +278,7 @@ static pgd_status check_values(void) {
 
 int cli_batch(int argc, char **argv) {
     cli_args args = {
-        .command = &cli_commands[1],
+        .command = cli_find("batch"),
         .flags = {batch_flags, cli_sampling_flags, cli_engine_flags},
         .titles = {"input and output", "sampling, where a line does not say", "engine"},
         .n_groups = 3,

@@ -17,6 +17,9 @@ static const bench_row rows[] = {
     {"throughput", "many requests at once: tokens a second", cli_bench_throughput},
     {"ops", "the operations of a model's step, each alone", cli_bench_ops},
     {"startup", "from the start of the process to the first token", cli_bench_startup},
+#ifdef PGD_HAS_SERVE
+    {"serve", "load on an OpenAI server: times of first and further tokens", cli_bench_serve},
+#endif
 };
 
 #define N_ROWS ((int32_t)(sizeof(rows) / sizeof(rows[0])))

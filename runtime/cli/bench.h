@@ -143,5 +143,6 @@ int cli_bench_latency(int argc, char **argv);
 int cli_bench_throughput(int argc, char **argv);
 int cli_bench_ops(int argc, char **argv);
 int cli_bench_startup(int argc, char **argv);
+int cli_bench_serve(int argc, char **argv);
 
 #endif

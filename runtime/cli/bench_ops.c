@@ -124,9 +124,10 @@ static void add_case(ops_run *r, ops_case c) {
 static void add_product(ops_run *r, const ops_row *row) {
     const int32_t is_head = row->role == PGD_LOAD_W_HEAD;
     ops_case more[CLI_OPS_LIBRARIES * PGD_LIMIT_COUNT];
-    for (int32_t i = 0; i < COUNT(product_rows); i++) {
-        if (!is_head || product_rows[i] <= CLI_OPS_SEQS) {
-            add_case(r, (ops_case){.row = row, .rows = product_rows[i], .yardstick = -1});
+    for (int32_t i = 0; i < (values.rows > 0 ? 1 : COUNT(product_rows)); i++) {
+        const int32_t rows = values.rows > 0 ? values.rows : product_rows[i];
+        if (!is_head || rows <= CLI_OPS_SEQS) {
+            add_case(r, (ops_case){.row = row, .rows = rows, .yardstick = -1});
         }
     }
     // The head's shape says nothing new, and its f32 form is a gigabyte and more.

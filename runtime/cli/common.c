@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
-#include "os/env.h"
+#include "base/json.h"
+#include "engine/report.h"
 
 cli_engine_values cli_engine = {
     .enable_prefix_caching = 1,
@@ -14,7 +14,12 @@ cli_engine_values cli_engine = {
     .reserve_full_prompt = 1,
     .deterministic = 1,
 };
-cli_sampling_values cli_sampling = {.temperature = -1.0, .top_p = -1.0, .min_p = -1.0, .top_k = -1};
+cli_sampling_values cli_sampling = {.temperature = -1.0,
+                                    .top_p = -1.0,
+                                    .min_p = -1.0,
+                                    .top_k = -1,
+                                    .logprobs = -1,
+                                    .repetition = -1.0};
 
 #define I32_MAX 2147483647.0
 
@@ -74,50 +79,29 @@ const cli_flag cli_sampling_flags[] = {
                   "sample among the likeliest that make up P"),
     CLI_FLAG_REAL(0, "min-p", "P", &cli_sampling.min_p, 0, 1,
                   "drop what is less likely than P times the best"),
+    CLI_FLAG_REAL(0, "repetition-penalty", "R", &cli_sampling.repetition, 0, 100,
+                  "above 1: tokens of prompt and answer get less likely (default: the model's)"),
+    CLI_FLAG_REAL(0, "presence-penalty", "P", &cli_sampling.presence, -2, 2,
+                  "taken off the logits of tokens the answer has"),
+    CLI_FLAG_REAL(0, "frequency-penalty", "F", &cli_sampling.frequency, -2, 2,
+                  "the same for each time it has them"),
+    CLI_FLAG_LIST(0, "stop", "TEXT", &cli_sampling.stop,
+                  "a text that ends the answer; may be repeated"),
+    CLI_FLAG_SWITCH(0, "include-stop", &cli_sampling.include_stop,
+                    "the answer ends behind what stopped it, not before"),
+    CLI_FLAG_LIST(0, "bad-word", "TEXT", &cli_sampling.bad_words,
+                  "a text that is never generated; may be repeated"),
+    CLI_FLAG_SWITCH(0, "keep-special", &cli_sampling.keep_special,
+                    "show special tokens in the text"),
+    CLI_FLAG_INT(0, "answers", "N", &cli_sampling.n, 1, 128, "answers to a prompt (default 1)"),
+    CLI_FLAG_INT(0, "logprobs", "N", &cli_sampling.logprobs, 0, 20,
+                 "with --json: log probabilities of the tokens and of the N likeliest"),
     CLI_FLAG_U64(0, "seed", "N", &cli_sampling.seed,
                  "equal seeds give equal texts (default: random)"),
     CLI_FLAG_SWITCH(0, "ignore-eos", &cli_sampling.ignore_eos,
                     "the model's end token does not stop it"),
     {0},
 };
-
-#define BAR_WIDTH 32
-#define REDRAW_NS UINT64_C(50000000)
-#define PERMILLE  1000u
-
-void cli_progress(const char *what, uint64_t done, uint64_t total, const char *unit) {
-    static uint64_t last_ns;
-    uint64_t now = pgd_clock_ns();
-    if (!pgd_os_is_terminal(2) || total == 0) {
-        return;
-    }
-    if (done < total && now - last_ns < REDRAW_NS) {
-        return;
-    }
-    last_ns = now;
-    char bar[BAR_WIDTH + 1];
-    uint64_t full = done * BAR_WIDTH / total;
-    for (uint64_t i = 0; i < BAR_WIDTH; i++) {
-        bar[i] = i < full ? '#' : '.';
-    }
-    bar[BAR_WIDTH] = '\0';
-    if (strcmp(unit, "bytes") == 0) {
-        fprintf(stderr, "\r%s [%s] %.1f of %.1f MB\033[K", what, bar, (double)done / 1e6,
-                (double)total / 1e6);
-    } else {
-        fprintf(stderr, "\r%s [%s] %llu of %llu %s\033[K", what, bar, (unsigned long long)done,
-                (unsigned long long)total, unit);
-    }
-    if (done >= total) {
-        fprintf(stderr, "\r\033[K");
-    }
-    fflush(stderr);
-}
-
-static void on_progress(void *arg, const char *what, uint64_t done, uint64_t total) {
-    (void)arg;
-    cli_progress(what, done, total, "bytes");
-}
 
 pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
     const cli_engine_values *v = &cli_engine;
@@ -145,13 +129,18 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .cache = v->cache,
         .weight_cache = v->weight_cache,
         .no_deterministic = !v->deterministic,
-        .progress = on_progress,
+        .progress = cli_load_progress.fn,
     };
 }
 
 pgd_status cli_open_engine(const char *model, int32_t max_num_seqs, pgd_engine **out) {
     const pgd_engine_options options = cli_engine_options(model, max_num_seqs);
-    return pgd_engine_create(&options, out);
+    pgd_status status = pgd_engine_create(&options, out);
+    cli_progress_end();
+    if (status == PGD_OK && pgd_engine_report_choice(*out)[0] != '\0') {
+        fprintf(stderr, "pagoda: %s\n", pgd_engine_report_choice(*out));
+    }
+    return status;
 }
 
 void cli_set_sampling(const pgd_engine *engine, int32_t max_tokens, pgd_request_desc *desc) {
@@ -172,8 +161,34 @@ void cli_set_sampling(const pgd_engine *engine, int32_t max_tokens, pgd_request_
     if (v->top_k >= 0) {
         desc->top_k = v->top_k;
     }
+    if (v->repetition >= 0.0) {
+        desc->repetition_penalty = (float)v->repetition;
+    }
+    desc->presence_penalty = (float)v->presence;
+    desc->frequency_penalty = (float)v->frequency;
+    desc->stop = v->stop.items;
+    desc->n_stop = v->stop.n;
+    desc->include_stop = (uint32_t)v->include_stop;
+    desc->bad_words = v->bad_words.items;
+    desc->n_bad_words = v->bad_words.n;
+    desc->keep_special = (uint32_t)v->keep_special;
+    desc->n = v->n;
+    desc->has_logprobs = v->logprobs >= 0;
+    desc->n_logprobs = v->logprobs >= 0 ? v->logprobs : 0;
     desc->has_seed = (uint32_t)v->seed.given;
     desc->seed = v->seed.value;
+}
+
+pgd_status cli_add_message(pgd_text *t, const char *role, pgd_str content) {
+    PGD_TRY(pgd_text_format(
+        t, "%s{\"role\":\"%s\",\"content\":", t->ptr[t->len - 1] == '[' ? "" : ",", role));
+    PGD_TRY(pgd_json_add_str(t, content));
+    return pgd_text_format(t, "}");
+}
+
+double cli_rate_of(const pgd_output *o) {
+    double seconds = (double)(o->total_ns - o->first_ns) / 1e9;
+    return o->n_ids > 1 && seconds > 0.0 ? (double)(o->n_ids - 1) / seconds : 0.0;
 }
 
 pgd_status cli_read_input(const char *path, pgd_text *out) {

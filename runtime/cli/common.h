@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "cli/flags.h"
+#include "load/name.h"
 
 typedef struct cli_engine_values {
     const char *device;
@@ -38,6 +39,15 @@ typedef struct cli_sampling_values {
     int32_t max_tokens; // 0: not given
     int32_t min_tokens;
     int32_t ignore_eos;
+    int32_t n;         // answers, 0: not given
+    int32_t logprobs;  // below 0: not given
+    double repetition; // below 0: not given
+    double presence;
+    double frequency;
+    cli_list stop;
+    cli_list bad_words;
+    int32_t include_stop;
+    int32_t keep_special;
     cli_u64 seed;
 } cli_sampling_values;
 
@@ -54,10 +64,19 @@ pgd_status cli_open_engine(const char *model, int32_t max_num_seqs, pgd_engine *
 // The model's defaults, then the flags, into a request.
 void cli_set_sampling(const pgd_engine *engine, int32_t max_tokens, pgd_request_desc *desc);
 
+// Appends {"role":..., "content":...} to a text that holds the beginning of a JSON array.
+pgd_status cli_add_message(pgd_text *t, const char *role, pgd_str content) PGD_MUST_USE;
+// Tokens a second behind the first one.
+double cli_rate_of(const pgd_output *o);
+
 // A file, or stdin for "-".
 pgd_status cli_read_input(const char *path, pgd_text *out) PGD_MUST_USE;
 
 // A bar on a terminal's stderr, nothing elsewhere. done == total ends it.
 void cli_progress(const char *what, uint64_t done, uint64_t total, const char *unit);
+// Takes away a bar that did not come to its end.
+void cli_progress_end(void);
+// The same for opening a model; downloads are also told of in lines where there is no terminal.
+extern const pgd_load_progress cli_load_progress;
 
 #endif

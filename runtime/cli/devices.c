@@ -101,8 +101,10 @@ static pgd_status list_devices(const pgd_dev_candidate *list, uint32_t n) {
 }
 
 int cli_devices(int argc, char **argv) {
-    cli_args args = {
-        .command = &cli_commands[2], .flags = {devices_flags}, .titles = {"flags"}, .n_groups = 1};
+    cli_args args = {.command = cli_find("devices"),
+                     .flags = {devices_flags},
+                     .titles = {"flags"},
+                     .n_groups = 1};
     pgd_dev_registry *registry = NULL;
     pgd_dev_candidate *list = NULL;
     uint32_t n = 0;
@@ -127,17 +129,38 @@ int cli_devices(int argc, char **argv) {
 
 // ---- plugins ---------------------------------------------------------------------------------
 
-static void print_plugin(const pgd_dev_manifest *m, int32_t all) {
+// Why a plugin cannot be used here, "" if it can.
+static const char *why_not(const pgd_dev_registry *r, const pgd_dev_manifest *m, char *text,
+                           size_t cap) {
+    if (m->unusable != NULL) {
+        return m->unusable;
+    }
+    return pgd_dev_is_absent(r, m, text, cap) ? text : "";
+}
+
+static void print_list(const char *title, const char *const *items, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        printf("  %-8s %s\n", title, items[i]);
+    }
+}
+
+static void print_plugin(const pgd_dev_registry *r, const pgd_dev_manifest *m, int32_t all) {
+    char text[240];
+    const char *why = why_not(r, m, text, sizeof(text));
+    const char *role = m->role == PGD_ROLE_LAYER ? "layer" : "backend";
+    const char *state = why[0] != '\0' ? why : role;
     printf("%-10s %-28s %-10s ABI %u.%u (host %u.%u or later)  %s\n",
            m->kind[0] != '\0' ? m->kind : "?", m->name, m->version, m->abi_major, m->abi_minor,
-           m->abi_major, m->min_host_minor,
-           m->unusable != NULL ? m->unusable : (m->role == PGD_ROLE_LAYER ? "layer" : "backend"));
+           m->abi_major, m->min_host_minor, state);
     if (!all) {
         return;
     }
     printf("  library  %s\n  vendor   %s\n  license  %s\n", m->path, m->vendor, m->license);
-    for (uint32_t i = 0; i < m->n_aliases; i++) {
-        printf("  alias    %s\n", m->aliases[i]);
+    print_list("alias", m->aliases, m->n_aliases);
+    print_list("matches", m->matches, m->n_matches);
+    print_list("needs", m->needs, m->n_needs);
+    if (m->sha256 != NULL) {
+        print_list("sha256", &m->sha256, 1);
     }
     for (uint32_t i = 0; i < m->n_options; i++) {
         const pgd_option *o = &m->options[i];
@@ -159,7 +182,9 @@ static pgd_status json_options(pgd_text *t, const pgd_dev_manifest *m) {
     return pgd_text_format(t, "]");
 }
 
-static pgd_status json_plugin(pgd_text *t, const pgd_dev_manifest *m) {
+static pgd_status json_plugin(pgd_text *t, const pgd_dev_registry *r, const pgd_dev_manifest *m) {
+    char text[240];
+    const char *why = why_not(r, m, text, sizeof(text));
     PGD_TRY(pgd_text_format(t, "%s{", t->ptr[t->len - 1] == '[' ? "" : ","));
     PGD_TRY(field(t, "kind", m->kind));
     PGD_TRY(field(t, "name", m->name));
@@ -170,8 +195,8 @@ static pgd_status json_plugin(pgd_text *t, const pgd_dev_manifest *m) {
     PGD_TRY(field(t, "library", m->path));
     PGD_TRY(pgd_text_format(t, ",\"abi\":{\"major\":%u,\"minor\":%u,\"min_host_minor\":%u}",
                             m->abi_major, m->abi_minor, m->min_host_minor));
-    PGD_TRY(pgd_text_format(t, ",\"usable\":%s", m->unusable == NULL ? "true" : "false"));
-    PGD_TRY(field(t, "reason", m->unusable != NULL ? m->unusable : ""));
+    PGD_TRY(pgd_text_format(t, ",\"usable\":%s", why[0] == '\0' ? "true" : "false"));
+    PGD_TRY(field(t, "reason", why));
     PGD_TRY(json_options(t, m));
     return pgd_text_format(t, "}");
 }
@@ -187,9 +212,9 @@ static pgd_status list_plugins(const pgd_dev_registry *r, const char *name) {
         }
         n_shown++;
         if (values.json) {
-            status = json_plugin(&t, m);
+            status = json_plugin(&t, r, m);
         } else {
-            print_plugin(m, name != NULL);
+            print_plugin(r, m, name != NULL);
         }
     }
     if (status == PGD_OK) {
@@ -207,7 +232,7 @@ static pgd_status list_plugins(const pgd_dev_registry *r, const char *name) {
 }
 
 int cli_plugins(int argc, char **argv) {
-    cli_args args = {.command = &cli_commands[3],
+    cli_args args = {.command = cli_find("plugins"),
                      .flags = {plugins_flags},
                      .titles = {"flags"},
                      .n_groups = 1,

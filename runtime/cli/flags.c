@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "cli/config_file.h"
 #include "os/env.h"
 
 // Values of a config file live until the program ends.
@@ -41,7 +42,7 @@ static void print_help(const cli_args *a) {
         }
     }
     printf("\nother:\n");
-    printf("%-38s %s\n", "      --config FILE", "JSON file with the same names as keys");
+    printf("%-38s %s\n", "      --config FILE", "JSON or YAML file with the same names as keys");
     printf("%-38s %s\n", "  -h, --help", "this text");
     printf(
         "\nEach flag is also an environment variable: --max-model-len is PAGODA_MAX_MODEL_LEN.\n");
@@ -225,6 +226,15 @@ static pgd_status set_json(const cli_flag *f, const pgd_json *v) {
     static int32_t n_numbers;
     pgd_str s;
     int32_t on = 0;
+    if (f->kind == CLI_LIST && pgd_json_is(v, PGD_JSON_ARRAY)) {
+        for (uint32_t i = 0; i < v->n; i++) {
+            if (!pgd_json_to_str(&v->items[i], &s)) {
+                return pgd_fail(PGD_INVALID, "--%s: a list of strings is needed", f->name);
+            }
+            PGD_TRY(set_value(f, s.ptr));
+        }
+        return PGD_OK;
+    }
     if (pgd_json_to_str(v, &s)) {
         return set_value(f, s.ptr);
     }
@@ -237,6 +247,8 @@ static pgd_status set_json(const cli_flag *f, const pgd_json *v) {
         int64_t i = 0;
         if (pgd_json_to_i64(v, &i)) {
             snprintf(text, sizeof(numbers[0]), "%lld", (long long)i);
+        } else if (pgd_json_is(v, PGD_JSON_UINT)) {
+            snprintf(text, sizeof(numbers[0]), "%llu", (unsigned long long)v->u);
         } else {
             snprintf(text, sizeof(numbers[0]), "%.17g", r);
         }
@@ -249,10 +261,10 @@ static pgd_status set_json(const cli_flag *f, const pgd_json *v) {
 static pgd_status read_config(const cli_args *a, const char *path) {
     pgd_json_free(config_doc);
     config_doc = NULL;
-    PGD_TRY(pgd_json_read_file(path, &config_doc));
+    PGD_TRY(cli_config_file_read(path, &config_doc));
     const pgd_json *root = pgd_json_root(config_doc);
     if (!pgd_json_is(root, PGD_JSON_OBJECT)) {
-        return pgd_fail(PGD_INVALID, "%s: a JSON object of flag names is needed", path);
+        return pgd_fail(PGD_INVALID, "%s: an object of flag names is needed", path);
     }
     for (uint32_t i = 0; i < root->n; i++) {
         const cli_flag *f = find_name(a, root->keys[i]);

@@ -85,7 +85,7 @@ typedef struct cli_args {
     const char *positional[2];
     int32_t n_positional;
     int32_t help; // set when --help was given: the help has been printed
-    // Reads --config FILE; NULL = a JSON object of flag names.
+    // Reads --config FILE; NULL = an object of flag names.
     pgd_status (*read_config)(const char *path);
 } cli_args;
 
@@ -105,7 +105,9 @@ extern const cli_command cli_commands[];
 const cli_command *cli_find(const char *name);
 
 int cli_run(int argc, char **argv);
+int cli_chat(int argc, char **argv);
 int cli_batch(int argc, char **argv);
+int cli_serve(int argc, char **argv);
 int cli_simulate(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_plan(int argc, char **argv);

@@ -120,7 +120,7 @@ static pgd_status look_at_text(inspection *m) {
 }
 
 static pgd_status look(inspection *m, const char *model) {
-    PGD_TRY(pgd_load_find_model(model, m->folder, sizeof(m->folder)));
+    PGD_TRY(pgd_load_fetch_model(model, &cli_load_progress, m->folder, sizeof(m->folder)));
     pgd_status status = pgd_load_config_read(m->folder, &m->config);
     if (status != PGD_OK && pgd_load_synthetic_is(m->folder)) {
         return status;

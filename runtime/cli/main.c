@@ -11,9 +11,18 @@
 
 const cli_command cli_commands[] = {
     {"run", "run [MODEL] -p TEXT [flags]", "Generates one completion and streams it to stdout.",
-     "MODEL is nothing or nano (the default model), or a folder in Hugging Face layout.\n"
+     "MODEL is nothing or nano (the default model), a folder in Hugging Face layout, or\n"
+     "org/name[@revision] on a model hub, which is downloaded once.\n"
      "With --chat the text is a user's message and the model's chat template is applied.",
      cli_run},
+#ifdef PGD_HAS_SERVE
+    {"serve", "serve [MODEL] [flags]", "Serves a model by the OpenAI API, on 127.0.0.1:8000.",
+     "Ends with SIGTERM or Ctrl-C: running requests get --shutdown-timeout seconds.", cli_serve},
+#endif
+    {"chat", "chat [MODEL] [flags]", "A conversation in the terminal.",
+     "MODEL as in run. Without a terminal each line of stdin is a message. /help, typed in the\n"
+     "conversation, lists what else can be typed.",
+     cli_chat},
     {"batch", "batch -i IN.jsonl -o OUT.jsonl [MODEL] [flags]",
      "Runs offline OpenAI batch lines: {\"custom_id\", \"method\", \"url\", \"body\"}.",
      "Lines whose custom_id already stands in OUT are skipped, so a torn run goes on where it was.",

@@ -68,6 +68,9 @@ static void print_report(const pgd_engine_report *r) {
     printf("model   %s: %s, %.1f M parameters, %d layers\n", r->model, r->architecture,
            (double)r->parameters / 1e6, r->n_layers);
     printf("device  %s: %s, %s\n", r->device, r->device_name, r->arch);
+    if (r->choice[0] != '\0') {
+        printf("        %s\n", r->choice);
+    }
     print_memory(r);
     print_places(r);
 }
@@ -123,6 +126,7 @@ static pgd_status write_json(pgd_text *t, const pgd_engine_report *r) {
     PGD_TRY(text_field(t, "device", r->device));
     PGD_TRY(text_field(t, "device_name", r->device_name));
     PGD_TRY(text_field(t, "arch", r->arch));
+    PGD_TRY(text_field(t, "device_reason", r->choice));
     PGD_TRY(count_field(t, "parameters", r->parameters));
     PGD_TRY(text_field(t, "dtype", pgd_dtype_name(r->work.dtype)));
     PGD_TRY(text_field(t, "kv_dtype", pgd_dtype_name(r->work.kv_dtype)));

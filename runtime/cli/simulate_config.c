@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/json.h"
+#include "cli/config_file.h"
 #include "cli/simulate.h"
 
 #define MAX_TOKENS 1073741824
@@ -200,7 +201,7 @@ static pgd_status read_key(const char *path, pgd_str key, const pgd_json *v) {
 
 pgd_status cli_sim_read_config(const char *path) {
     pgd_json_doc *doc = NULL;
-    PGD_TRY(pgd_json_read_file(path, &doc));
+    PGD_TRY(cli_config_file_read(path, &doc));
     const pgd_json *root = pgd_json_root(doc);
     pgd_status status = PGD_OK;
     if (!pgd_json_is(root, PGD_JSON_OBJECT)) {

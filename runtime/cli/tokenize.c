@@ -30,7 +30,7 @@ static const cli_flag detokenize_flags[] = {
 
 static pgd_status open_tokenizer(const char *model, pgd_text_tokenizer **out) {
     char folder[4096];
-    PGD_TRY(pgd_load_find_model(model, folder, sizeof(folder)));
+    PGD_TRY(pgd_load_fetch_model(model, &cli_load_progress, folder, sizeof(folder)));
     return pgd_text_tokenizer_open(folder, out);
 }
 
@@ -125,7 +125,7 @@ static int convert(cli_args *args, int argc, char **argv,
 }
 
 int cli_tokenize(int argc, char **argv) {
-    cli_args args = {.command = &cli_commands[4],
+    cli_args args = {.command = cli_find("tokenize"),
                      .flags = {tokenize_flags},
                      .titles = {"flags"},
                      .n_groups = 1,
@@ -134,7 +134,7 @@ int cli_tokenize(int argc, char **argv) {
 }
 
 int cli_detokenize(int argc, char **argv) {
-    cli_args args = {.command = &cli_commands[5],
+    cli_args args = {.command = cli_find("detokenize"),
                      .flags = {detokenize_flags},
                      .titles = {"flags"},
                      .n_groups = 1,

@@ -11,7 +11,9 @@ struct pgd_dev_batch {
     pgd_batch view;
     unsigned char *mirror; // the whole block's size, so that tables have a host copy too
     uint64_t bytes;
-    pgd_copy *copies; // [1 + cap_slots]
+    uint64_t fixed_bytes; // of the part that travels each step
+    uint64_t mask_bytes;  // of a row
+    pgd_copy *copies;     // [2 + 2 * cap_slots]
     uint32_t n_copies;
 };
 
@@ -21,16 +23,21 @@ static uint64_t place(uint64_t *end, uint64_t n, uint64_t item_bytes) {
     return at;
 }
 
+static uint64_t mask_bytes(const pgd_dev_batch_desc *desc) {
+    return ((uint64_t)desc->vocab + 31) / 32 * sizeof(uint32_t);
+}
+
 // Fills the view's offsets; returns the bytes of the block. Caps are i32, so no product overflows.
-static uint64_t lay_out(const pgd_dev_batch_desc *desc, pgd_batch *v) {
+static uint64_t lay_out(const pgd_dev_batch_desc *desc, pgd_batch *v, uint64_t *out_fixed) {
     uint64_t tokens = (uint64_t)desc->cap_tokens;
     uint64_t seqs = (uint64_t)desc->cap_seqs;
+    uint64_t out = (uint64_t)(desc->cap_out > 0 ? desc->cap_out : desc->cap_seqs);
     uint64_t end = sizeof(pgd_batch_head);
     *v = (pgd_batch){
         .size = sizeof(*v),
         .cap_tokens = desc->cap_tokens,
         .cap_seqs = desc->cap_seqs,
-        .cap_out = desc->cap_seqs,
+        .cap_out = desc->cap_out > 0 ? desc->cap_out : desc->cap_seqs,
         .cap_slots = desc->cap_seqs,
         .cap_q = desc->cap_tokens,
         .cap_kv = desc->cap_kv,
@@ -43,22 +50,30 @@ static uint64_t lay_out(const pgd_dev_batch_desc *desc, pgd_batch *v) {
     v->positions = place(&end, tokens, sizeof(int32_t));
     v->q_start = place(&end, seqs + 1, sizeof(int32_t));
     v->kv_len = place(&end, seqs, sizeof(int32_t));
-    v->out_rows = place(&end, seqs, sizeof(int32_t));
-    v->out_slot = place(&end, seqs, sizeof(int32_t));
+    v->out_rows = place(&end, out, sizeof(int32_t));
+    v->out_slot = place(&end, out, sizeof(int32_t));
     v->seq_slot = place(&end, seqs, sizeof(int32_t));
     v->slots[0] = place(&end, tokens, sizeof(int32_t));
-    v->sampling = place(&end, seqs, sizeof(pgd_sampling));
+    v->sampling = place(&end, out, sizeof(pgd_sampling));
+    *out_fixed = end;
+    if (desc->cap_bias > 0) {
+        v->bias = place(&end, (uint64_t)desc->cap_bias, sizeof(pgd_bias));
+    }
+    if (desc->vocab > 0) {
+        v->mask = place(&end, seqs, mask_bytes(desc));
+    }
     v->upload_bytes = (end + 63) & ~(uint64_t)63;
     end = v->upload_bytes;
     v->block_table[0] = place(&end, seqs * (uint64_t)desc->cap_blocks, sizeof(int32_t));
     v->last = place(&end, seqs, sizeof(int32_t));
-    v->sampled = place(&end, seqs, sizeof(int32_t));
+    v->sampled = place(&end, out, sizeof(int32_t));
     return (end + 63) & ~(uint64_t)63;
 }
 
 uint64_t pgd_dev_batch_bytes(const pgd_dev_batch_desc *desc) {
     pgd_batch view;
-    return lay_out(desc, &view);
+    uint64_t fixed = 0;
+    return lay_out(desc, &view, &fixed);
 }
 
 pgd_status pgd_dev_batch_create(const pgd_device *d, const pgd_dev_batch_desc *desc,
@@ -69,9 +84,10 @@ pgd_status pgd_dev_batch_create(const pgd_device *d, const pgd_dev_batch_desc *d
         return PGD_MEM_FAIL("the batch", sizeof(*b));
     }
     b->d = d;
-    b->bytes = lay_out(desc, &b->view);
+    b->bytes = lay_out(desc, &b->view, &b->fixed_bytes);
+    b->mask_bytes = mask_bytes(desc);
     b->mirror = pgd_mem_alloc_aligned(b->bytes, 64);
-    b->copies = pgd_mem_alloc((size_t)desc->cap_seqs + 1, sizeof(*b->copies));
+    b->copies = pgd_mem_alloc(2 * (size_t)desc->cap_seqs + 2, sizeof(*b->copies));
     if (b->mirror == NULL || b->copies == NULL) {
         uint64_t bytes = b->bytes;
         pgd_dev_batch_destroy(b);
@@ -107,7 +123,7 @@ const pgd_batch *pgd_dev_batch_view(const pgd_dev_batch *b) {
 }
 
 pgd_batch_head *pgd_dev_batch_begin(pgd_dev_batch *b) {
-    memset(b->mirror, 0, (size_t)b->view.upload_bytes);
+    memset(b->mirror, 0, (size_t)b->fixed_bytes);
     b->n_copies = 0;
     return (pgd_batch_head *)(void *)b->mirror;
 }
@@ -134,7 +150,19 @@ void pgd_dev_batch_blocks(pgd_dev_batch *b, int32_t slot, int32_t first, const i
     add_copy(b, at, (uint64_t)n * sizeof(int32_t));
 }
 
+void pgd_dev_batch_bias(pgd_dev_batch *b, int32_t n) {
+    if (n > 0) {
+        add_copy(b, b->view.bias, (uint64_t)n * sizeof(pgd_bias));
+    }
+}
+
+void pgd_dev_batch_mask(pgd_dev_batch *b, int32_t slot, const uint32_t *words) {
+    uint64_t at = b->view.mask + (uint64_t)slot * b->mask_bytes;
+    memcpy(b->mirror + at, words, (size_t)b->mask_bytes);
+    add_copy(b, at, b->mask_bytes);
+}
+
 pgd_status pgd_dev_upload_batch(pgd_dev_batch *b, pgd_queue *q) {
-    add_copy(b, 0, b->view.upload_bytes);
+    add_copy(b, 0, b->fixed_bytes);
     return b->d->queue->copy(b->d, q, b->copies, b->n_copies);
 }

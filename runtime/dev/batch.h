@@ -1,11 +1,11 @@
 // The batch block: its layout, the host's mirror of it, and its one upload a step.
 //
 //   | head | token_ids | positions | q_start | kv_len | out_rows | out_slot | seq_slot | slots |
-//   | sampling ||| block_table | last | sampled |
-//   0           ^ upload_bytes: what travels each step; behind it lives on the device
+//   | sampling | bias | mask || block_table | last | sampled |
+//   0          ^ travels each step      ^ upload_bytes: behind it lives on the device
 //
-// Block tables travel only in the ranges that changed. Single-threaded; create allocates, the rest
-// does not.
+// Of bias what is used, of masks and block tables what changed travels. Single-threaded; create
+// allocates, the rest does not.
 #ifndef PGD_DEV_BATCH_H
 #define PGD_DEV_BATCH_H
 
@@ -18,6 +18,9 @@ typedef struct pgd_dev_batch_desc {
     int32_t cap_seqs;   // sequences of a step, and slots
     int32_t cap_kv;     // longest sequence
     int32_t cap_blocks; // entries of a block table row
+    int32_t cap_out;    // output rows of a step, 0 = cap_seqs
+    int32_t cap_bias;   // bias entries of a step, 0 = none
+    int32_t vocab;      // bits of a mask row, 0 = no masks; each slot has one row
 } pgd_dev_batch_desc;
 
 // d and its memory table outlive the batch.
@@ -36,6 +39,11 @@ void *pgd_dev_batch_array(pgd_dev_batch *b, uint64_t offset);
 // Entries [first, first + n) of a slot's block table row; at most one range per slot and step.
 void pgd_dev_batch_blocks(pgd_dev_batch *b, int32_t slot, int32_t first, const int32_t *ids,
                           int32_t n);
+// The first n entries of the bias array are set.
+void pgd_dev_batch_bias(pgd_dev_batch *b, int32_t n);
+// A slot's mask row; at most once per slot and step.
+//   words  [ceil(vocab / 32)]
+void pgd_dev_batch_mask(pgd_dev_batch *b, int32_t slot, const uint32_t *words);
 // Enqueues the upload.
 pgd_status pgd_dev_upload_batch(pgd_dev_batch *b, pgd_queue *q) PGD_MUST_USE;
 

@@ -5,7 +5,7 @@
 //   qkv_rope_write  [rmsnorm] gemm [rmsnorm q] [rmsnorm k] [rope] kv_write
 //   gate_up         [rmsnorm] gemm act_mul
 //   gemm_add        gemm
-//   head_sample     [rmsnorm] gemm sample
+//   head_sample     [rmsnorm] gemm sample [gemm, for logits to keep]
 //   attn_plan       nothing: attn takes an absent plan
 #include "dev/inner.h"
 
@@ -92,10 +92,13 @@ static pgd_status composed_head_sample(const pgd_exec *x, const pgd_head_sample_
         .logprobs = a->logprobs,
         .top_ids = a->top_ids,
         .state = a->state,
+        .ranks = a->ranks,
     };
     PGD_TRY(norm_first(x, a->rows, a->batch, &a->x, &a->norm_w, &a->normed, a->eps, &gemm.x));
     PGD_TRY(x->dev->ops->gemm(x, &gemm));
-    return x->dev->ops->sample(x, &sample);
+    PGD_TRY(x->dev->ops->sample(x, &sample));
+    // sample may change the logits; those to keep are those before it
+    return a->keep_logits ? x->dev->ops->gemm(x, &gemm) : PGD_OK;
 }
 
 static pgd_status rope_and_write(const pgd_exec *x, const pgd_qkv_rope_write_args *a) {

@@ -29,6 +29,8 @@ typedef struct pgd_dev_search {
     const char *const *folders; // further folders, searched after `files`; NULL ends nothing
     uint32_t n_folders;
     uint32_t no_installed; // 1: the two folders beside this library or executable are not searched
+    const char *root;      // put before /sys, /etc, /lib when chips and drivers are looked for:
+                           // NULL for the machine itself, a folder for tests
 } pgd_dev_search;
 
 // One plugin as its manifest describes it. Strings live as long as the registry.
@@ -46,8 +48,15 @@ typedef struct pgd_dev_manifest {
     const char *const *aliases;
     uint32_t n_aliases;
     uint32_t n_options;
-    const pgd_option *options; // declared in the manifest
-    const char *unusable;      // why, as a sentence; NULL = usable
+    const pgd_option *options;  // declared in the manifest
+    const char *const *matches; // chips it drives: "pci:10de:*", vendor and device in hex or *
+    const char *const *needs;   // libraries of the driver: sonames or paths
+    const char *sha256;         // of the library, lower-case hex; NULL = not said
+    uint32_t n_matches;
+    uint32_t n_needs;
+    int32_t drives_no_pci; // 1: "matches" is there and empty
+    int32_t reserved0;
+    const char *unusable; // why, as a sentence; NULL = usable
 } pgd_dev_manifest;
 
 // Reads the manifests in: search->files, search->folders, PAGODA_PLUGIN_PATH (colon-separated,
@@ -66,19 +75,34 @@ typedef struct pgd_dev_candidate {
     const pgd_dev_manifest *manifest;
     pgd_device_info info; // info.uri "KIND:N"; all zero when refused before a device was seen
     int32_t usable;
+    int32_t score; // of the plugin's probe, among plugins that see the same chip
     char reason[240];
 } pgd_dev_candidate;
 
-// Probes every usable backend plugin. *out is one array, freed by pgd_dev_candidates_free.
+// Why this plugin has nothing to drive here: no chip is one that its manifest's "matches" names,
+// or a library of "needs" is not installed. 1 and a sentence in reason[cap], or 0. Opens nothing.
+int32_t pgd_dev_is_absent(const pgd_dev_registry *r, const pgd_dev_manifest *m, char *reason,
+                          size_t cap);
+
+// Probes every usable backend plugin that is not absent. A chip that several plugins see (the same
+// PCI address or uuid) is usable once: by the plugin with the highest score, of equals the first.
+// *out is one array, freed by pgd_dev_candidates_free.
 pgd_status pgd_dev_candidates(pgd_dev_registry *r, pgd_dev_candidate **out,
                               uint32_t *out_n) PGD_MUST_USE;
 void pgd_dev_candidates_free(pgd_dev_candidate *list);
+// The same in the order of "auto": usable devices by memory bandwidth, the most first, n_usable of
+// them; behind them those that are refused. The null device is among these.
+pgd_status pgd_dev_auto_order(pgd_dev_registry *r, pgd_dev_candidate **out, uint32_t *out_n,
+                              uint32_t *out_usable) PGD_MUST_USE;
+// 1 for "auto" and "auto{...}".
+int32_t pgd_dev_is_auto(const char *uri);
 
 typedef struct pgd_dev pgd_dev;
 
 typedef struct pgd_dev_desc {
-    const char *uri;     // KIND[:N][{key=value;...}], alias or "auto"
-    pgd_team *team;      // lent to the plugin; outlives the device
+    const char *uri; // KIND[:N], an alias for KIND, "auto", pci:0000:65:00.0 or uuid:GPU-...; each
+                     // with {key=value;...} behind it
+    pgd_team *team;  // lent to the plugin; outlives the device
     uint32_t allow_slow; // 1: F3 places are allowed
     // 1: a plugin that has the option `deterministic` gets it as off, unless the URI sets it
     uint32_t no_deterministic;

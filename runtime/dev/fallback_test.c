@@ -208,7 +208,13 @@ enum {
     AT_BIAS = 15360,
     AT_ROPE = 16384,
     AT_HIDDEN = 18432,
+    AT_LOGPROBS = 19456,
+    AT_TOP_IDS = 20480,
+    AT_RANKS = 21504,
+    AT_STATE = 22528,
 };
+
+enum { BEST = 4 };
 
 static pgd_tensor tensor(const world *w, uint64_t at, int32_t dtype, uint32_t rank, int64_t a,
                          int64_t b, int64_t c) {
@@ -261,6 +267,10 @@ static void put_constants(const world *w) {
     put(w, AT_HEAD_NORM, data + 100, HD * 4);
     put(w, AT_BIAS, data + 150, N * 4);
     put(w, AT_ROPE, data, 16 * HD * 4);
+    const int32_t state[S * V] = {[3] = 1 << 30, [5] = 2, [V + 1] = 1 << 30 | 1, [V + 7] = 1 << 30};
+    put(w, AT_STATE, state, sizeof(state));
+    put(w, AT_LOGPROBS, data, S * (1 + BEST) * 4);
+    put(w, AT_TOP_IDS, data, S * (1 + BEST) * 4);
 }
 
 // ---- a step ------------------------------------------------------------------------------------
@@ -307,7 +317,11 @@ static const pgd_batch *fill_batch(world *w, const step *s) {
         }
         pgd_sampling *rows = (pgd_sampling *)(void *)array(w, b->sampling);
         rows[i] = (pgd_sampling){.temperature = 0.7f, .top_k = 5, .seed = 11, .counter = 3};
-        rows[i].flags = i == 0 ? PGD_SAMPLE_GREEDY : 0;
+        rows[i].flags = PGD_SAMPLE_LOGPROBS | (i == 0 ? PGD_SAMPLE_GREEDY : 0);
+        rows[i].n_logprobs = BEST - i;
+        rows[i].state_row = S - i;
+        rows[i].repetition = 1.5f;
+        rows[i].frequency = 0.25f;
     }
     memcpy(array(w, b->q_start), s->q_start, sizeof(s->q_start));
     if (w->dev != NULL) {
@@ -433,11 +447,36 @@ static void run_step(world *w, const step *s) {
         .normed = tensor(w, AT_NORMED, PGD_F32, 2, S, H, 0),
         .logits = tensor(w, AT_LOGITS, PGD_F32, 2, S, V, 0),
         .ids = tensor(w, AT_IDS, PGD_I32, 1, S, 0, 0),
+        .logprobs = tensor(w, AT_LOGPROBS, PGD_F32, 2, S, 1 + BEST, 0),
+        .top_ids = tensor(w, AT_TOP_IDS, PGD_I32, 2, S, 1 + BEST, 0),
+        .state = tensor(w, AT_STATE, PGD_I32, 2, S, V, 0),
+        .ranks = tensor(w, AT_RANKS, PGD_I32, 1, S, 0, 0),
         .eps = 1e-5f,
         .keep_logits = 1,
     };
     OK(w->ops->head_sample(w->x, &head));
 }
+
+static const step steps[2] = {
+    {
+        .n_tokens = 8,
+        .tokens = {1, 2, 3, 4, 5, 12, 0, 7},
+        .positions = {0, 1, 2, 3, 4, 0, 1, 2},
+        .q_start = {0, 5, 8},
+        .kv_len = {5, 3},
+        .n_out = 2,
+        .out_rows = {4, 7},
+    },
+    {
+        .n_tokens = 4,
+        .tokens = {-2, 6, 8, 9}, // sequence 0 sits in slot 1
+        .positions = {5, 3, 4, 5},
+        .q_start = {0, 1, 4},
+        .kv_len = {6, 6},
+        .n_out = 2,
+        .out_rows = {0, 3},
+    },
+};
 
 // ---- comparison --------------------------------------------------------------------------------
 
@@ -447,6 +486,16 @@ static void compare_at(const world *dev, const world *ref, uint64_t at, uint64_t
     assert_memory_equal(found, ref->host + at, bytes);
 }
 
+// Tokens counted in the state so far, those that put_constants began with taken off.
+static int32_t counted(const world *ref) {
+    const int32_t *state = (const int32_t *)(const void *)(ref->host + AT_STATE);
+    int32_t n = -3;
+    for (int32_t i = 0; i < S * V; i++) {
+        n += state[i] & ((1 << 30) - 1);
+    }
+    return n;
+}
+
 static void compare_worlds(const world *dev, const world *ref, const step *s) {
     const pgd_batch *b = &ref->ref_batch;
     int32_t found[S] = {0};
@@ -454,6 +503,11 @@ static void compare_worlds(const world *dev, const world *ref, const step *s) {
     compare_at(dev, ref, AT_ATTN, (uint64_t)s->n_tokens * HQ * HD * 4);
     compare_at(dev, ref, AT_IDS, sizeof(found));
     compare_at(dev, ref, AT_LOGITS, S * V * 4);
+    compare_at(dev, ref, AT_LOGPROBS, S * (1 + BEST) * 4);
+    compare_at(dev, ref, AT_TOP_IDS, S * (1 + BEST) * 4);
+    compare_at(dev, ref, AT_RANKS, S * 4);
+    compare_at(dev, ref, AT_STATE, S * V * 4);
+    assert_int_equal(counted(ref), S * (1 + (int32_t)(s - steps)));
     const unsigned char *block = b->mirror;
     get(dev, pgd_dev_batch_view(dev->batch)->mem, b->last, found, sizeof(found));
     assert_memory_equal(found, block + b->last, sizeof(found));
@@ -482,27 +536,6 @@ static void compare_caches(const world *dev, const world *ref) {
     OK(pgd_dev_kv_convert(&ref->ref_kv, &image, (unsigned char *)want, 1));
     assert_memory_equal(found, want, image.mem.bytes);
 }
-
-static const step steps[2] = {
-    {
-        .n_tokens = 8,
-        .tokens = {1, 2, 3, 4, 5, 12, 0, 7},
-        .positions = {0, 1, 2, 3, 4, 0, 1, 2},
-        .q_start = {0, 5, 8},
-        .kv_len = {5, 3},
-        .n_out = 2,
-        .out_rows = {4, 7},
-    },
-    {
-        .n_tokens = 4,
-        .tokens = {-2, 6, 8, 9}, // sequence 0 sits in slot 1
-        .positions = {5, 3, 4, 5},
-        .q_start = {0, 1, 4},
-        .kv_len = {6, 6},
-        .n_out = 2,
-        .out_rows = {0, 3},
-    },
-};
 
 static void check_variant(int32_t variant) {
     world ref;

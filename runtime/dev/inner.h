@@ -63,6 +63,8 @@ struct pgd_dev {
     int32_t kv_refused;            // by the plan of one of the planned caches
     pgd_device_info info;
     char uri[48];
+    int32_t score; // of the probe
+    int32_t reserved1;
 };
 
 typedef struct pgd_dev_exec {
@@ -91,17 +93,34 @@ pgd_status pgd_dev_manifest_read(const char *path, pgd_arena *arena,
 
 // ---- uri.c, load.c, open.c ---------------------------------------------------------------------
 
+// Place of a chip on the PCI bus.
+typedef struct pgd_dev_pci {
+    uint32_t domain;
+    uint32_t bus;
+    uint32_t slot;
+    uint32_t function;
+} pgd_dev_pci;
+
+enum { PGD_DEV_BY_KIND = 0, PGD_DEV_BY_PCI = 1, PGD_DEV_BY_UUID = 2 };
+
 // A device name, cut: views into the text it came from.
 typedef struct pgd_dev_uri_parts {
-    pgd_str kind;
-    pgd_str options; // between the braces
+    int32_t by; // PGD_DEV_BY_...
     uint32_t index;
     uint32_t has_index;
+    uint32_t reserved0;
+    pgd_str kind;    // "pci" and "uuid" too
+    pgd_str options; // between the braces
+    pgd_dev_pci pci;
+    uint8_t uuid[16];
 } pgd_dev_uri_parts;
 
-// KIND[:N][{key=value;...}]
+// KIND[:N][{key=value;...}], pci:0000:65:00.0[{...}], uuid:GPU-...[{...}]
 //   fails  INVALID
 pgd_status pgd_dev_uri_parse(const char *uri, pgd_dev_uri_parts *out) PGD_MUST_USE;
+// "0000:65:00.0", "65:00.0" (domain 0) or with a domain of eight digits: 1 and *out.
+int32_t pgd_dev_uri_pci(pgd_str text, pgd_dev_pci *out);
+int32_t pgd_dev_uri_same_pci(const pgd_dev_pci *a, const pgd_dev_pci *b);
 
 // Opens the library of a usable manifest and gives its description after every check of versions
 // and of the manifest's truth. The library stays mapped; opening it again gives the same one.
@@ -115,9 +134,22 @@ pgd_status pgd_dev_load_check(const pgd_plugin *plugin, const char *where) PGD_M
 pgd_status pgd_dev_open_plugin(const pgd_plugin *plugin, pgd_str options, uint32_t index,
                                pgd_team *team, uint32_t allow_slow, pgd_dev **out) PGD_MUST_USE;
 
-// The best candidate of "auto": the uri in text[cap].
+// The best candidate of "auto" or of a pci or uuid name: the uri in text[cap].
 //   fails  NOT_FOUND with every candidate's reason
 pgd_status pgd_dev_auto(pgd_dev_registry *r, char *text, size_t cap) PGD_MUST_USE;
+pgd_status pgd_dev_find_chip(pgd_dev_registry *r, const char *uri, const pgd_dev_uri_parts *parts,
+                             char *text, size_t cap) PGD_MUST_USE;
+
+// ---- present.c ---------------------------------------------------------------------------------
+
+// 0 when the manifest's "matches" rules out that it drives the chip at this address.
+int32_t pgd_dev_may_drive(const pgd_dev_registry *r, const pgd_dev_manifest *m,
+                          const pgd_dev_pci *pci);
+// Compares the library with the manifest's sha256.
+//   fails  DATA_LOSS (another library), NOT_FOUND, DENIED
+pgd_status pgd_dev_check_sha256(const pgd_dev_manifest *m) PGD_MUST_USE;
+// What pgd_dev_search.root said, "" = the machine itself.
+const char *pgd_dev_registry_root(const pgd_dev_registry *r);
 
 // Clears the slot, so that a plugin which returns a bare code is not given an older sentence.
 void pgd_dev_listen(void);

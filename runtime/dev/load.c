@@ -78,6 +78,7 @@ pgd_status pgd_dev_load(const pgd_dev_manifest *m, const pgd_plugin **out) {
     if (m->unusable != NULL) {
         return pgd_fail(PGD_UNAVAILABLE, "plugin %s: %s", m->path, m->unusable);
     }
+    PGD_TRY(pgd_dev_check_sha256(m));
     pgd_status code = pgd_os_dl_open(m->path, &lib, why, sizeof(why));
     if (code != PGD_OK) {
         return pgd_fail(code, "plugin %s cannot be loaded: %s", m->path,

@@ -2,7 +2,8 @@
 //
 //   {"schema":1, "kind":"acme", "name":"Acme NPU", "vendor":"Acme", "version":"1.2.0",
 //    "role":"backend", "aliases":["accel"], "abi":{"major":0,"minor":1,"min_host_minor":1},
-//    "library":"libpgd-acme.so", "license":"...",
+//    "library":"libpgd-acme.so", "sha256":"...", "license":"...",
+//    "matches":["pci:1234:*"], "needs":["libacme.so.2"],
 //    "options":[{"key":"...","type":"int","default":"...","help":"..."}]}
 //
 // Unknown keys are ignored. Anything missing or wrong makes the plugin unusable with a reason.
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -139,13 +141,14 @@ static int32_t read_abi(reader *r) {
     return 1;
 }
 
-static int32_t read_aliases(reader *r) {
-    const pgd_json *list = pgd_json_get(r->root, "aliases");
+// A list of texts; an absent one is empty.
+static int32_t read_list(reader *r, const char *key, const char *const **out, uint32_t *out_n) {
+    const pgd_json *list = pgd_json_get(r->root, key);
     if (list == NULL) {
         return 1;
     }
     if (!pgd_json_is(list, PGD_JSON_ARRAY)) {
-        return refuse(r, "its manifest has no list under \"%s\"", "aliases");
+        return refuse(r, "its manifest has no list under \"%s\"", key);
     }
     const char **names = pgd_arena_alloc(r->arena, (size_t)list->n + 1, sizeof(*names));
     if (names == NULL) {
@@ -154,19 +157,52 @@ static int32_t read_aliases(reader *r) {
     }
     for (uint32_t i = 0; i < list->n; i++) {
         pgd_str s = {0};
-        if (!pgd_json_to_str(&list->items[i], &s)) {
-            return refuse(r, "its manifest's list \"%s\" holds something that is no text",
-                          "aliases");
+        if (!pgd_json_to_str(&list->items[i], &s) || s.len == 0 ||
+            memchr(s.ptr, '\0', s.len) != NULL) {
+            return refuse(r, "its manifest's list \"%s\" holds something that is no text", key);
         }
         names[i] = text_of(r, s);
-        if (!is_kind(names[i])) {
+    }
+    *out = names;
+    *out_n = list->n;
+    return 1;
+}
+
+static int32_t read_aliases(reader *r) {
+    if (!read_list(r, "aliases", &r->m->aliases, &r->m->n_aliases)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < r->m->n_aliases; i++) {
+        if (!is_kind(r->m->aliases[i])) {
             return refuse(r, "its manifest's alias '%s' is not 1 to 24 of a-z, 0-9, _ and -",
-                          names[i]);
+                          r->m->aliases[i]);
         }
     }
-    r->m->aliases = names;
-    r->m->n_aliases = list->n;
     return 1;
+}
+
+static int32_t read_presence(reader *r) {
+    pgd_dev_manifest *m = r->m;
+    if (!read_list(r, "matches", &m->matches, &m->n_matches) ||
+        !read_list(r, "needs", &m->needs, &m->n_needs)) {
+        return 0;
+    }
+    m->drives_no_pci = pgd_json_get(r->root, "matches") != NULL && m->n_matches == 0;
+    return 1;
+}
+
+static int32_t read_sha256(reader *r) {
+    const char *hex = "";
+    if (!read_text(r, "sha256", 0, &hex)) {
+        return 0;
+    }
+    size_t n = strlen(hex);
+    if (n == 0) {
+        return 1;
+    }
+    r->m->sha256 = hex;
+    return (n == PGD_SHA256_HEX && strspn(hex, "0123456789abcdef") == n) ||
+           refuse(r, "its manifest's sha256 '%s' is not 64 digits of 0-9 and a-f", hex);
 }
 
 static int32_t read_option(reader *r, const pgd_json *item, pgd_option *out) {
@@ -232,7 +268,8 @@ static int32_t read_all(reader *r, const char *path) {
     return read_schema(r) && read_kind(r) && read_text(r, "name", 1, &r->m->name) &&
            read_text(r, "vendor", 1, &r->m->vendor) && read_text(r, "version", 1, &r->m->version) &&
            read_text(r, "license", 0, &r->m->license) && read_role(r) && read_abi(r) &&
-           read_aliases(r) && read_options(r) && read_library(r, path);
+           read_aliases(r) && read_presence(r) && read_sha256(r) && read_options(r) &&
+           read_library(r, path);
 }
 
 pgd_status pgd_dev_manifest_read(const char *path, pgd_arena *arena, pgd_dev_manifest *out) {

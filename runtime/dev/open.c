@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 
-static pgd_status probe(const pgd_plugin *plugin, const pgd_dev_host *host) {
+static pgd_status probe(const pgd_plugin *plugin, const pgd_dev_host *host, int32_t *out_score) {
     pgd_probe p = {.size = sizeof(p)};
     pgd_dev_listen();
     pgd_status code = plugin->probe(&host->host, &p);
@@ -19,6 +19,7 @@ static pgd_status probe(const pgd_plugin *plugin, const pgd_dev_host *host) {
         return pgd_fail(PGD_NOT_FOUND, "plugin '%s' has no device: %s", plugin->name,
                         p.reason[0] == '\0' ? "it gives no reason" : p.reason);
     }
+    *out_score = p.score;
     return PGD_OK;
 }
 
@@ -94,7 +95,7 @@ pgd_status pgd_dev_open_plugin(const pgd_plugin *plugin, pgd_str options, uint32
         code = pgd_dev_host_check(dev->host, plugin);
     }
     if (code == PGD_OK) {
-        code = probe(plugin, dev->host);
+        code = probe(plugin, dev->host, &dev->score);
     }
     if (code == PGD_OK) {
         code = open_backend(dev);
@@ -224,6 +225,7 @@ static pgd_status add_options(const pgd_dev_desc *desc, const pgd_dev_manifest *
 pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev **out) {
     pgd_dev_uri_parts parts = {0};
     char chosen[48] = "";
+    char why[240];
     *out = NULL;
     PGD_TRY(pgd_dev_uri_parse(desc->uri, &parts));
     pgd_str options = parts.options;
@@ -232,6 +234,10 @@ pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev *
             return pgd_fail(PGD_INVALID, "device '%s': auto takes no number", desc->uri);
         }
         PGD_TRY(pgd_dev_auto(r, chosen, sizeof(chosen)));
+    } else if (parts.by != PGD_DEV_BY_KIND) {
+        PGD_TRY(pgd_dev_find_chip(r, desc->uri, &parts, chosen, sizeof(chosen)));
+    }
+    if (chosen[0] != '\0') {
         PGD_TRY(pgd_dev_uri_parse(chosen, &parts));
     }
     const pgd_dev_manifest *m = find(r, parts.kind);
@@ -241,6 +247,9 @@ pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev *
     if (m->unusable == NULL && m->role != PGD_ROLE_BACKEND) {
         return pgd_fail(PGD_INVALID, "device '%s': '%s' is a layer, not a device", desc->uri,
                         m->kind);
+    }
+    if (m->unusable == NULL && pgd_dev_is_absent(r, m, why, sizeof(why))) {
+        return pgd_fail(PGD_NOT_FOUND, "device '%s': %s (plugin %s)", desc->uri, why, m->path);
     }
     const pgd_plugin *plugin = NULL;
     pgd_text all = {0};

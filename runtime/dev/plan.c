@@ -66,7 +66,7 @@ static pgd_status ask_native(asking *s, int32_t op, const void *args) {
     return PGD_OK;
 }
 
-static const char *why_reference(const asking *s, int32_t op) {
+static const char *why_not_native(const asking *s, int32_t op) {
     int32_t family = pgd_dev_op_family(op);
     if (s->dev->refused[op]) {
         return s->reasons[op];
@@ -90,7 +90,7 @@ static void ask_reference(asking *s, int32_t op) {
     p->flags &= PGD_SUPPORT_INVARIANT;
     if (place > p->place) {
         p->place = place;
-        snprintf(p->reason, sizeof(p->reason), "%s", why_reference(s, op));
+        snprintf(p->reason, sizeof(p->reason), "%s", why_not_native(s, op));
     }
     if (op == s->query->op) {
         snprintf(p->kernel, sizeof(p->kernel), "reference");
@@ -107,8 +107,7 @@ static pgd_status ask(const pgd_exec *x, int32_t op, const void *args) {
     s->place->place = s->place->place > PGD_DEV_F1 ? s->place->place : PGD_DEV_F1;
     if (op == s->query->op) {
         snprintf(s->place->kernel, sizeof(s->place->kernel), "composed");
-        snprintf(s->place->reason, sizeof(s->place->reason), "%s",
-                 s->dev->refused[op] ? s->reasons[op] : "");
+        snprintf(s->place->reason, sizeof(s->place->reason), "%s", why_not_native(s, op));
     }
     return pgd_dev_call(pgd_dev_composed(), op, x, args);
 }
@@ -194,7 +193,7 @@ static void add_reason(const asking *s, int32_t op, char *text, size_t cap) {
                       ((family & PGD_FAMILY_WEIGHT) != 0 && s->dev->weight_refused) ||
                       ((family & PGD_FAMILY_KV) != 0 && s->dev->kv_refused);
     if (refused) {
-        snprintf(text, cap, " (%s)", why_reference(s, op));
+        snprintf(text, cap, " (%s)", why_not_native(s, op));
     }
 }
 

@@ -24,6 +24,7 @@ struct pgd_dev_registry {
     pgd_dev_manifest *items;
     uint32_t n;
     pgd_status code; // of a walk through a folder
+    const char *root;
 };
 
 static const char *manifest_of(const pgd_dev_registry *r, const char *path) {
@@ -204,6 +205,10 @@ pgd_status pgd_dev_registry_create(const pgd_dev_search *search, pgd_dev_registr
     }
     pgd_status code = pgd_arena_create(0, &r->arena);
     if (code == PGD_OK) {
+        r->root = pgd_arena_copy(r->arena, pgd_str_of(search == NULL ? NULL : search->root)).ptr;
+        code = r->root != NULL ? PGD_OK : PGD_MEM_FAIL("the list of plugins", sizeof(*r));
+    }
+    if (code == PGD_OK) {
         code = search_all(r, search == NULL ? &nothing : search);
     }
     if (code != PGD_OK) {
@@ -228,4 +233,8 @@ uint32_t pgd_dev_registry_count(const pgd_dev_registry *r) {
 
 const pgd_dev_manifest *pgd_dev_registry_get(const pgd_dev_registry *r, uint32_t i) {
     return i < r->n ? &r->items[i] : NULL;
+}
+
+const char *pgd_dev_registry_root(const pgd_dev_registry *r) {
+    return r->root;
 }

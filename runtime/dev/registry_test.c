@@ -134,6 +134,9 @@ static void test_unusable(void **state) {
                    "0.99 or later, this host has 0.1");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"aliases\":[5]}", "\"aliases\"");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"options\":[{}]}", "\"key\"");
+    check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"matches\":\"x\"}", "\"matches\"");
+    check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"needs\":[\"\"]}", "\"needs\"");
+    check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"sha256\":\"ABC\"}", "'ABC'");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI "}", "\"library\"");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"library\":\"libpgd-none.so\"}",
                    "libpgd-none.so is not there");

@@ -49,6 +49,50 @@ static void test_uri(void **state) {
     }
 }
 
+static void test_chips(void **state) {
+    static const char *const bad[] = {"pci",
+                                      "pci:",
+                                      "pci:0",
+                                      "pci:65:00",
+                                      "pci:65:00.",
+                                      "pci:065:00.0",
+                                      "pci:65:0.0",
+                                      "pci:0000:65:00.0:1",
+                                      "pci{a=b}",
+                                      "uuid",
+                                      "uuid:",
+                                      "uuid:GPU-0123",
+                                      "uuid:0123456789abcdef0123456789abcdef0",
+                                      "uuid:0123456789abcdef0123456789abcdeg"};
+    const pgd_dev_pci wanted = {.domain = 0x12, .bus = 0xab, .slot = 0x1f, .function = 7};
+    pgd_dev_uri_parts parts;
+    pgd_dev_pci pci;
+    (void)state;
+    assert_int_equal(pgd_dev_uri_parse("pci:0012:ab:1F.7{a=b}", &parts), PGD_OK);
+    assert_int_equal(parts.by, PGD_DEV_BY_PCI);
+    assert_true(pgd_dev_uri_same_pci(&parts.pci, &wanted));
+    assert_true(pgd_str_is(parts.options, "a=b"));
+    assert_true(pgd_dev_uri_pci(PGD_STR("00000012:AB:1f.7"), &pci));
+    assert_true(pgd_dev_uri_same_pci(&pci, &wanted));
+    assert_true(pgd_dev_uri_pci(PGD_STR("ab:1f.7"), &pci));
+    assert_int_equal(pci.domain, 0);
+    assert_false(pgd_dev_uri_pci(PGD_STR(""), &pci));
+    assert_int_equal(pgd_dev_uri_parse("uuid:GPU-00010203-0405-0607-0809-0a0b0c0D0E0f", &parts),
+                     PGD_OK);
+    assert_int_equal(parts.by, PGD_DEV_BY_UUID);
+    for (int32_t i = 0; i < 16; i++) {
+        assert_int_equal(parts.uuid[i], i);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        if (pgd_dev_uri_parse(bad[i], &parts) != PGD_INVALID) {
+            fail_msg("%s", bad[i]);
+        }
+    }
+    assert_true(pgd_dev_is_auto(NULL));
+    assert_true(pgd_dev_is_auto("auto{a=b}"));
+    assert_false(pgd_dev_is_auto("autos"));
+}
+
 static void test_options(void **state) {
     pgd_dev_host *h = NULL;
     (void)state;
@@ -162,9 +206,9 @@ static void test_open_plugin(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_uri),          cmocka_unit_test(test_options),
-        cmocka_unit_test(test_option_types), cmocka_unit_test(test_host),
-        cmocka_unit_test(test_open_plugin),
+        cmocka_unit_test(test_uri),     cmocka_unit_test(test_chips),
+        cmocka_unit_test(test_options), cmocka_unit_test(test_option_types),
+        cmocka_unit_test(test_host),    cmocka_unit_test(test_open_plugin),
     };
     return cmocka_run_group_tests_name("dev.uri", tests, NULL, NULL);
 }

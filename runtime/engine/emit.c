@@ -1,4 +1,8 @@
 // Tokens to their requests: append, stop rules, text out, rows freed.
+//
+//   token -> stop ids, length -> text -> stop strings -> callbacks
+//
+// A stop string that is completed wins over an end in the same step, since its text came first.
 #include "engine/inner.h"
 
 #include <string.h>
@@ -7,80 +11,194 @@
 #include "base/fail.h"
 #include "base/mem.h"
 
-// Hands on_text what it has not had yet.
-static void give_text(pgd_request *r, int32_t done) {
-    size_t n = r->text.len - r->text_given;
-    if (r->on_text != NULL && (n > 0 || done)) {
-        const char *from = n > 0 ? r->text.ptr + r->text_given : "";
-        r->text_given = r->text.len;
-        r->on_text(r->arg, r, from, n, done);
+// ---- text --------------------------------------------------------------------------------------
+
+// Searches the text that is new for stop strings; cuts it at the first.
+static void read_text(engine_choice *c) {
+    const pgd_request *r = c->request;
+    const int32_t may_stop = c->seq.n_tokens - c->seq.n_prompt >= c->seq.min_tokens;
+    while (r->stop != NULL && c->stop_string < 0 && c->text_read < c->text.len) {
+        int32_t which = -1;
+        const pgd_str rest = {c->text.ptr + c->text_read, c->text.len - c->text_read};
+        c->text_read += pgd_text_stop_scan(r->stop, &c->stop_state, rest, &which);
+        if (which >= 0 && may_stop) {
+            c->stop_string = which;
+            c->text.len =
+                c->text_read - (r->include_stop ? 0 : pgd_text_stop_string(r->stop, which).len);
+            c->text.ptr[c->text.len] = '\0';
+        }
     }
+    size_t held = 0;
+    if (r->stop != NULL && !r->include_stop && c->stop_string < 0 && !c->ended) {
+        held = pgd_text_stop_held(r->stop, &c->stop_state);
+    }
+    c->text_ready = c->text.len - held;
 }
 
-void pgd_engine_end(pgd_request *r, int32_t finish, const char *error) {
-    if (r->ended) {
+// The token's text, unless it is a stop token that is to be left out.
+static pgd_status add_text(engine_choice *c, int32_t token) {
+    if (c->stream == NULL || (c->seq.finish == PGD_FINISH_STOP && !c->request->include_stop)) {
+        return PGD_OK;
+    }
+    PGD_TRY(pgd_text_stream_push(c->stream, token, &c->text));
+    read_text(c);
+    if (c->stop_string >= 0) {
+        c->seq.finish = PGD_FINISH_STOP;
+    }
+    return PGD_OK;
+}
+
+// What the stream has held back, unless a stop string has ended the text.
+static pgd_status finish_text(engine_choice *c, int32_t *finish) {
+    if (c->stream == NULL || c->stop_string >= 0) {
+        return PGD_OK;
+    }
+    PGD_TRY(pgd_text_stream_finish(c->stream, &c->text));
+    if (*finish == PGD_FINISH_STOP || *finish == PGD_FINISH_LENGTH) {
+        read_text(c);
+        *finish = c->stop_string >= 0 ? PGD_FINISH_STOP : *finish;
+    }
+    return PGD_OK;
+}
+
+// ---- ends --------------------------------------------------------------------------------------
+
+static void count_end(pgd_engine_stats *s, int32_t finish) {
+    s->n_stop += finish == PGD_FINISH_STOP;
+    s->n_length += finish == PGD_FINISH_LENGTH;
+    s->n_abort += finish == PGD_FINISH_ABORT;
+    s->n_error += finish == PGD_FINISH_ERROR;
+}
+
+void pgd_engine_end(engine_choice *c, int32_t finish, const char *error) {
+    pgd_request *r = c->request;
+    if (c->ended) {
         return;
     }
-    if (r->stream != NULL && pgd_text_stream_finish(r->stream, &r->text) != PGD_OK) {
+    c->ended = 1;
+    if (finish_text(c, &finish) != PGD_OK) {
         finish = PGD_FINISH_ERROR;
         error = pgd_fail_last();
     }
-    r->seq.finish = finish;
-    if (error != NULL && pgd_mem_copy_text(error, &r->error) != PGD_OK) {
-        r->error = NULL;
+    c->text_ready = c->text.len;
+    c->seq.finish = finish;
+    if (error != NULL && pgd_mem_copy_text(error, &c->error) != PGD_OK) {
+        c->error = NULL;
     }
-    r->ended = 1;
-    r->ended_ns = pgd_clock_ns();
-    r->engine->n_busy--;
-    give_text(r, 1);
+    c->ended_ns = r->engine->emit_ns;
+    count_end(&r->engine->stats, finish);
+    r->n_running--;
+    r->engine->n_busy -= r->n_running == 0;
+    pgd_engine_give(c);
+    if (r->n_running == 0 && r->engine->on_ended != NULL) {
+        r->engine->on_ended(r->engine->on_ended_arg, r);
+    }
 }
 
-// The token's text into the request, unless it is the stop token.
-static pgd_status add_text(pgd_request *r, int32_t token) {
-    if (r->stream == NULL || r->seq.finish == PGD_FINISH_STOP) {
+// ---- log probabilities -------------------------------------------------------------------------
+
+static pgd_status grow_logprobs(engine_choice *c, int32_t n) {
+    if (n <= c->cap_logprobs) {
         return PGD_OK;
     }
-    return pgd_text_stream_push(r->stream, token, &r->text);
+    const size_t rows = (size_t)n * 2 + 14;
+    const size_t cells = rows * ((size_t)c->request->n_logprobs + 1);
+    float *logprobs = pgd_mem_realloc(c->logprobs, cells, sizeof(*logprobs));
+    c->logprobs = logprobs != NULL ? logprobs : c->logprobs;
+    int32_t *ids = pgd_mem_realloc(c->logprob_ids, cells, sizeof(*ids));
+    c->logprob_ids = ids != NULL ? ids : c->logprob_ids;
+    int32_t *ranks = pgd_mem_realloc(c->ranks, rows, sizeof(*ranks));
+    c->ranks = ranks != NULL ? ranks : c->ranks;
+    if (logprobs == NULL || ids == NULL || ranks == NULL) {
+        return PGD_MEM_FAIL("the log probabilities", cells * sizeof(*logprobs));
+    }
+    c->cap_logprobs = (int32_t)rows;
+    return PGD_OK;
+}
+
+// Columns [0, n] of output row `out` into row `at` of the three arrays.
+static void copy_logprobs(const pgd_engine *e, int32_t out, size_t columns, size_t at,
+                          float *logprobs, int32_t *ids, int32_t *ranks) {
+    const size_t from = (size_t)out * ((size_t)e->limits.max_logprobs + 1);
+    memcpy(logprobs + at * columns, e->logprobs + from, columns * sizeof(*logprobs));
+    memcpy(ids + at * columns, e->logprob_ids + from, columns * sizeof(*ids));
+    ranks[at] = e->ranks[out];
+}
+
+static pgd_status add_logprobs(pgd_engine *e, engine_choice *c, int32_t out) {
+    if (c->request->n_logprobs < 0) {
+        return PGD_OK;
+    }
+    const int32_t n = c->seq.n_tokens - c->seq.n_prompt;
+    PGD_TRY(grow_logprobs(c, n));
+    copy_logprobs(e, out, (size_t)c->request->n_logprobs + 1, (size_t)n - 1, c->logprobs,
+                  c->logprob_ids, c->ranks);
+    c->cumulative += (double)e->logprobs[(size_t)out * ((size_t)e->limits.max_logprobs + 1)];
+    return PGD_OK;
+}
+
+static void add_scores(const pgd_engine *e, const pgd_step_row *row) {
+    const engine_choice *c = row->seq->owner;
+    pgd_request *r = c->request;
+    for (int32_t i = 0; i < row->n_scored; i++) {
+        copy_logprobs(e, row->out_scored + i, (size_t)r->n_prompt_logprobs + 1,
+                      (size_t)(row->scored + i), r->prompt_logprobs, r->prompt_logprob_ids,
+                      r->prompt_ranks);
+    }
+}
+
+// ---- a row -------------------------------------------------------------------------------------
+
+static void count_token(pgd_engine *e, engine_choice *c) {
+    c->last_ns = e->emit_ns;
+    if (c->first_ns == 0) {
+        c->first_ns = c->last_ns;
+        e->stats.n_prompt_tokens += c->index == 0 ? (uint64_t)c->seq.n_prompt : 0;
+    }
+    e->stats.n_generated_tokens++;
+}
+
+static pgd_status add_token(pgd_engine *e, engine_choice *c, int32_t out) {
+    const int32_t token = e->ids[out];
+    if (token < 0 || token >= e->config->vocab) {
+        return pgd_fail(PGD_INTERNAL, "the model's logits are not numbers (NaN)");
+    }
+    pgd_sample_accept(&c->seq, token);
+    count_token(e, c);
+    PGD_TRY(add_logprobs(e, c, out));
+    return add_text(c, token);
 }
 
 static void emit_row(pgd_engine *e, const pgd_step_row *row) {
     pgd_seq *seq = row->seq;
-    pgd_request *r = seq->owner;
-    if (r->started_ns == 0) {
-        r->started_ns = pgd_clock_ns();
+    engine_choice *c = seq->owner;
+    if (c->started_ns == 0) {
+        c->started_ns = e->step_ns;
     }
+    add_scores(e, row);
     if (row->out < 0) {
         return;
     }
-    int32_t token = e->ids[row->out];
-    if (e->logits != NULL) {
+    if (c->logits != NULL) {
         size_t vocab = (size_t)e->config->vocab;
-        memcpy(r->logits, e->logits + (size_t)row->out * vocab, vocab * sizeof(float));
+        memcpy(c->logits, e->logits + (size_t)row->out * vocab, vocab * sizeof(float));
     }
     const char *error = NULL;
-    if (token < 0 || token >= e->config->vocab) {
+    if (add_token(e, c, row->out) != PGD_OK) {
         seq->finish = PGD_FINISH_ERROR;
-        error = "the model's logits are not numbers (NaN)";
-    } else {
-        pgd_sample_accept(seq, token);
-        if (r->first_ns == 0) {
-            r->first_ns = pgd_clock_ns();
-        }
-        if (add_text(r, token) != PGD_OK) {
-            seq->finish = PGD_FINISH_ERROR;
-            error = pgd_fail_last();
-        }
+        error = pgd_fail_last();
     }
     if (seq->finish != PGD_FINISH_NONE) {
         pgd_sched_finish(e->sched, seq);
-        pgd_engine_end(r, seq->finish, error);
+        pgd_engine_end(c, seq->finish, error);
     } else {
-        give_text(r, 0);
+        pgd_engine_give(c);
     }
 }
 
 // In the order of scheduling, in which blocks are to be given back.
 void pgd_engine_emit(pgd_engine *e) {
+    e->emit_ns = pgd_clock_ns();
     for (int32_t i = 0; i < e->step.n_rows; i++) {
         emit_row(e, &e->step.rows[e->step.turns[i]]);
     }

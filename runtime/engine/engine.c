@@ -31,25 +31,6 @@ static void report(const pgd_engine_options *o, const char *what, uint64_t done,
     }
 }
 
-pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
-    if (o->threads < 0 || o->threads > 1024) {
-        return pgd_fail(PGD_OUT_OF_RANGE, "threads is %d; 0 (one per core) to 1024 is allowed",
-                        o->threads);
-    }
-    PGD_TRY(pgd_team_open((uint32_t)o->threads, &e->team));
-    const pgd_dev_search search = {.files = o->plugins, .n_files = o->n_plugins};
-    PGD_TRY(pgd_dev_registry_create(&search, &e->registry));
-    const pgd_dev_desc desc = {
-        .uri = o->device != NULL ? o->device : "auto",
-        .team = e->team,
-        .allow_slow = o->allow_slow,
-        .no_deterministic = o->no_deterministic,
-    };
-    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
-    e->d = pgd_dev_device(e->dev);
-    return PGD_OK;
-}
-
 // A missing tokenizer or template is no failure: token ids still work.
 static pgd_status open_text(pgd_engine *e) {
     if (pgd_load_synthetic_is(e->folder)) {
@@ -71,8 +52,17 @@ static pgd_status make_room(pgd_engine *e) {
     if (e->step.rows == NULL || e->ids == NULL) {
         return PGD_MEM_FAIL("the step", n * sizeof(*e->step.rows));
     }
+    const size_t vocab = (size_t)e->config->vocab;
+    const size_t n_out = n + (size_t)e->limits.max_scored;
+    const size_t cells = n_out * ((size_t)e->limits.max_logprobs + 1);
+    e->logprobs = pgd_mem_alloc(cells, sizeof(*e->logprobs));
+    e->logprob_ids = pgd_mem_alloc(cells, sizeof(*e->logprob_ids));
+    e->ranks = pgd_mem_alloc(n_out, sizeof(*e->ranks));
+    e->counts = pgd_mem_alloc(ENGINE_COUNT_ROWS * vocab, sizeof(*e->counts));
+    if (e->logprobs == NULL || e->logprob_ids == NULL || e->ranks == NULL || e->counts == NULL) {
+        return PGD_MEM_FAIL("log probabilities and counts", ENGINE_COUNT_ROWS * vocab * 4);
+    }
     if (e->limits.keep_logits) {
-        size_t vocab = (size_t)e->config->vocab;
         e->logits = pgd_mem_alloc(n, vocab * sizeof(float));
         if (e->logits == NULL) {
             return PGD_MEM_FAIL("the logits", n * vocab * sizeof(float));
@@ -92,6 +82,7 @@ static pgd_status make_sched(pgd_engine *e) {
         .no_chunked_prefill = l->no_chunked_prefill,
         .no_reserve_full_prompt = l->no_reserve_full_prompt,
         .watermark = l->watermark,
+        .max_scored = l->max_scored,
     };
     const pgd_kv_cache_config cache = {
         .num_blocks = l->num_blocks,
@@ -106,12 +97,7 @@ static pgd_status make_sched(pgd_engine *e) {
 
 static pgd_status load_model(pgd_engine *e, const pgd_load_plan *plan) {
     const engine_limits *l = &e->limits;
-    const pgd_dev_batch_desc batch = {
-        .cap_tokens = l->max_num_batched_tokens,
-        .cap_seqs = l->max_num_seqs,
-        .cap_kv = l->max_model_len,
-        .cap_blocks = (l->max_model_len + l->block_size - 1) / l->block_size,
-    };
+    const pgd_dev_batch_desc batch = pgd_engine_batch_desc(e);
     const pgd_queue_desc queue = {.size = sizeof(queue), .role = PGD_QUEUE_COMPUTE};
     const pgd_model_desc desc = pgd_engine_model_desc(e, plan);
     PGD_TRY(e->d->queue->create(e->d, &queue, &e->queue));
@@ -124,13 +110,14 @@ static pgd_status load_model(pgd_engine *e, const pgd_load_plan *plan) {
 
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) {
-    PGD_TRY(pgd_load_find_model(o->model, e->folder, sizeof(e->folder)));
+    const pgd_load_progress progress = {.fn = o->progress, .arg = o->progress_arg};
+    PGD_TRY(pgd_load_fetch_model(o->model, &progress, e->folder, sizeof(e->folder)));
     PGD_TRY(pgd_load_config_read(e->folder, &e->config));
     PGD_TRY(open_text(e));
     PGD_TRY(pgd_load_weights_open(e->folder, weights));
     PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
     e->parameters = (*plan)->params;
-    PGD_TRY(pgd_engine_plan(e, o, *plan));
+    PGD_TRY(pgd_engine_choose(e, o, *plan));
     pgd_engine_work_of(e, *plan);
     return PGD_OK;
 }
@@ -209,6 +196,10 @@ void pgd_engine_destroy(pgd_engine *e) {
     pgd_mem_free(e->step.rows);
     pgd_mem_free(e->ids);
     pgd_mem_free(e->logits);
+    pgd_mem_free(e->logprobs);
+    pgd_mem_free(e->logprob_ids);
+    pgd_mem_free(e->ranks);
+    pgd_mem_free(e->counts);
     pgd_text_template_close(e->chat);
     pgd_text_tokenizer_close(e->tokenizer);
     pgd_load_config_free(e->config);
@@ -235,9 +226,36 @@ void pgd_engine_get_info(const pgd_engine *e, pgd_engine_info *out) {
         .vocab_size = e->config->vocab,
         .n_layers = e->config->n_layers,
         .n_steps = e->step.number,
-        .n_preemptions = e->n_preemptions,
+        .n_preemptions = pgd_sched_get_stats(e->sched)->n_preemptions,
         .n_prompt_tokens_asked = pgd_sched_get_stats(e->sched)->n_asked,
         .n_prompt_tokens_cached = pgd_sched_get_stats(e->sched)->n_hit,
     };
     memcpy(out, &info, out->size < sizeof(info) ? out->size : sizeof(info));
+}
+
+void pgd_engine_get_stats(const pgd_engine *e, pgd_engine_stats *out) {
+    const pgd_sched_stats *sched = pgd_sched_get_stats(e->sched);
+    const pgd_kv_pool *pool = pgd_kv_cache_pool(e->cache);
+    pgd_engine_stats s = e->stats;
+    s.size = out->size;
+    s.n_running = pgd_sched_n_running(e->sched);
+    s.n_waiting = pgd_sched_n_waiting(e->sched);
+    s.num_blocks = pgd_kv_pool_usable(pool);
+    s.blocks_used = s.num_blocks - pgd_kv_pool_free_count(pool);
+    s.step_tokens = e->step.n_tokens;
+    s.n_steps = e->step.number;
+    s.n_preemptions = sched->n_preemptions;
+    s.n_prompt_tokens_asked = sched->n_asked;
+    s.n_prompt_tokens_cached = sched->n_hit;
+    memcpy(out, &s, out->size < sizeof(s) ? out->size : sizeof(s));
+}
+
+pgd_status pgd_engine_reset_prefix_cache(pgd_engine *e, uint32_t preempt_running) {
+    if (e->in_step || !pgd_sched_reset_cache(e->sched, preempt_running != 0)) {
+        return pgd_fail(PGD_PRECONDITION,
+                        "the prefix cache is in use by %d running sequences; wait for their end, "
+                        "or reset with preempt_running",
+                        pgd_sched_n_running(e->sched));
+    }
+    return PGD_OK;
 }

@@ -1,6 +1,54 @@
-// The step into the batch's arrays: ids, positions, starts, lengths, slots, and the block table
-// entries that are new. Layout: pgd_batch in <pagoda/types.h>.
+// The step into the batch's arrays: ids, positions, starts, lengths, slots, and what is new: block
+// table entries; masks and counts of sequences that have got a slot. Layout: pgd_batch in
+// <pagoda/types.h>.
 #include "engine/inner.h"
+
+// ---- who has got a slot ------------------------------------------------------------------------
+
+// Counts are large, so they go a few rows at a time; the device must have read them before they are
+// overwritten.
+static pgd_status send_counts(pgd_engine *e, const pgd_copy *list, uint32_t n, int32_t again) {
+    if (n == 0) {
+        return PGD_OK;
+    }
+    PGD_TRY(e->d->queue->copy(e->d, e->queue, list, n));
+    if (!again) {
+        return PGD_OK;
+    }
+    uint64_t point = 0;
+    PGD_TRY(e->d->queue->signal(e->d, e->queue, &point));
+    return e->d->queue->host_wait(e->d, e->queue, point, PGD_WAIT_FOREVER);
+}
+
+pgd_status pgd_engine_arrive(pgd_engine *e) {
+    const pgd_tensor *device = pgd_model_counts(e->model);
+    const int32_t vocab = e->config->vocab;
+    const uint64_t bytes = (uint64_t)vocab * sizeof(*e->counts);
+    pgd_copy list[ENGINE_COUNT_ROWS];
+    uint32_t n = 0;
+    for (int32_t i = 0; i < e->step.n_rows; i++) {
+        const pgd_seq *seq = e->step.rows[i].seq;
+        if (seq->n_blocks_sent > 0 || !seq->has_counts) {
+            continue;
+        }
+        if (n == ENGINE_COUNT_ROWS) {
+            PGD_TRY(send_counts(e, list, n, 1));
+            n = 0;
+        }
+        int32_t *row = e->counts + (size_t)n * (size_t)vocab;
+        pgd_sample_count(seq, row, vocab);
+        list[n++] = (pgd_copy){
+            .dst = device->buffer,
+            .dst_offset = device->offset + (uint64_t)seq->slot * bytes,
+            .src_offset = (uint64_t)(uintptr_t)row,
+            .bytes = bytes,
+            .rows = 1,
+        };
+    }
+    return send_counts(e, list, n, 0);
+}
+
+// ---- arrays ------------------------------------------------------------------------------------
 
 typedef struct fill_arrays {
     int32_t *token_ids;
@@ -39,11 +87,26 @@ static void fill_tokens(const pgd_step_row *row, int32_t first, int32_t block_si
     }
 }
 
+static void send_mask(pgd_dev_batch *b, const pgd_seq *seq) {
+    const engine_choice *c = seq->owner;
+    if (seq->n_blocks_sent == 0 && seq->has_mask) {
+        pgd_dev_batch_mask(b, seq->slot, c->request->mask);
+    }
+}
+
 static void send_blocks(pgd_dev_batch *b, pgd_seq *seq) {
     int32_t n = seq->n_blocks - seq->n_blocks_sent;
     if (n > 0) {
         pgd_dev_batch_blocks(b, seq->slot, seq->n_blocks_sent, seq->blocks + seq->n_blocks_sent, n);
         seq->n_blocks_sent = seq->n_blocks;
+    }
+}
+
+// Rows whose prompt token behind them is scored; no slot hears of them.
+static void fill_scored(const pgd_step_row *row, int32_t first, const fill_arrays *a) {
+    for (int32_t i = 0; i < row->n_scored; i++) {
+        a->out_rows[row->out_scored + i] = first + row->scored - 1 - row->start + i;
+        a->out_slot[row->out_scored + i] = -1;
     }
 }
 
@@ -58,6 +121,8 @@ void pgd_engine_fill(pgd_engine *e) {
         a.kv_len[i] = row->start + row->n_tokens;
         a.seq_slot[i] = row->seq->slot;
         fill_tokens(row, first, e->limits.block_size, &a);
+        fill_scored(row, first, &a);
+        send_mask(e->batch, row->seq);
         send_blocks(e->batch, row->seq);
         first += row->n_tokens;
         if (row->out >= 0) {

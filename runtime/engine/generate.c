@@ -1,11 +1,9 @@
-// Offline batch and chat prompts over the same engine. See <pagoda/pagoda.h>.
+// Offline batch over the same engine. See <pagoda/pagoda.h>.
 #include "engine/inner.h"
 
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/json.h"
-#include "base/mem.h"
 
 static pgd_status run_all(pgd_engine *e, pgd_request **requests, size_t n,
                           void (*on_done)(void *, size_t, size_t), void *arg) {
@@ -14,7 +12,7 @@ static pgd_status run_all(pgd_engine *e, pgd_request **requests, size_t n,
         PGD_TRY(pgd_engine_step(e));
         size_t n_done = 0;
         for (size_t i = 0; i < n; i++) {
-            n_done += requests[i]->ended != 0;
+            n_done += requests[i]->n_running == 0;
         }
         for (; on_done != NULL && reported < n_done; reported++) {
             on_done(arg, reported + 1, n);
@@ -41,82 +39,4 @@ pgd_status pgd_engine_generate(pgd_engine *e, const pgd_request_desc *descs, siz
         out[i] = NULL;
     }
     return status;
-}
-
-static pgd_status add_token_var(const pgd_engine *e, const char *key, int32_t id, pgd_text *t) {
-    if (id < 0) {
-        return PGD_OK;
-    }
-    PGD_TRY(pgd_text_format(t, ",\"%s\":", key));
-    return pgd_json_add_str(t, pgd_text_token_content(e->tokenizer, id));
-}
-
-// The variables of a template as one JSON text.
-static pgd_status chat_vars(const pgd_engine *e, const char *messages, const char *tools,
-                            pgd_text *out) {
-    PGD_TRY(pgd_text_format(out, "{\"messages\":%s,\"add_generation_prompt\":true", messages));
-    if (tools != NULL) {
-        PGD_TRY(pgd_text_format(out, ",\"tools\":%s", tools));
-    }
-    if (e->tokenizer != NULL) {
-        PGD_TRY(add_token_var(e, "bos_token", pgd_text_bos(e->tokenizer), out));
-        PGD_TRY(add_token_var(e, "eos_token", pgd_text_eos(e->tokenizer), out));
-    }
-    return pgd_text_format(out, "}");
-}
-
-// messages and tools are checked alone first, so that no text can leave its place.
-static pgd_status check_array(const char *text, const char *what) {
-    pgd_json_doc *doc = NULL;
-    PGD_TRY(pgd_json_parse(pgd_str_of(text), what, 64, &doc));
-    int32_t is_array = pgd_json_is(pgd_json_root(doc), PGD_JSON_ARRAY);
-    pgd_json_free(doc);
-    if (!is_array) {
-        return pgd_fail(PGD_INVALID, "%s: a JSON array is needed", what);
-    }
-    return PGD_OK;
-}
-
-pgd_status pgd_engine_chat_prompt(const pgd_engine *e, const char *messages, const char *tools,
-                                  char **out) {
-    *out = NULL;
-    if (e->chat == NULL) {
-        return pgd_fail(PGD_NOT_FOUND, "the model %s has no chat template", e->folder);
-    }
-    PGD_TRY(check_array(messages, "messages"));
-    if (tools != NULL) {
-        PGD_TRY(check_array(tools, "tools"));
-    }
-    pgd_text vars = {0};
-    pgd_text text = {0};
-    pgd_json_doc *doc = NULL;
-    pgd_status status = chat_vars(e, messages, tools, &vars);
-    if (status == PGD_OK) {
-        status = pgd_json_parse(pgd_text_view(&vars), "messages", 66, &doc);
-    }
-    if (status == PGD_OK) {
-        status = pgd_text_template_render(e->chat, pgd_json_root(doc), &text);
-    }
-    if (status == PGD_OK) {
-        status = pgd_mem_copy_text(text.ptr != NULL ? text.ptr : "", out);
-    }
-    pgd_json_free(doc);
-    pgd_text_free(&vars);
-    pgd_text_free(&text);
-    return status;
-}
-
-void pgd_engine_defaults(const pgd_engine *e, pgd_request_desc *desc) {
-    const pgd_load_generation *g = &e->config->generation;
-    int32_t greedy = g->has_do_sample && !g->do_sample;
-    desc->temperature = greedy ? 0.0f : g->has_temperature ? (float)g->temperature : 1.0f;
-    if (g->has_top_p) {
-        desc->top_p = (float)g->top_p;
-    }
-    if (g->has_top_k) {
-        desc->top_k = g->top_k;
-    }
-    if (g->has_min_p) {
-        desc->min_p = (float)g->min_p;
-    }
 }

@@ -1,6 +1,7 @@
 // What the files of the engine room share.
 //
-//   submit -> request (seq inside) -> sched -> step -> batch -> model -> ids -> emit -> text
+//   submit -> request -> choices (a seq each) -> sched -> step -> batch -> model -> ids -> emit ->
+//   text
 #ifndef PGD_ENGINE_INNER_H
 #define PGD_ENGINE_INNER_H
 
@@ -18,9 +19,12 @@
 #include "model/model.h"
 #include "sample/sample.h"
 #include "sched/sched.h"
+#include "text/stop.h"
 #include "text/stream.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
+
+#include <stdatomic.h>
 
 // The numbers an engine runs with, after defaults and clipping.
 typedef struct engine_limits {
@@ -32,6 +36,8 @@ typedef struct engine_limits {
     int32_t num_blocks;
     int32_t kv_dtype;
     int32_t keep_logits;
+    int32_t max_logprobs;
+    int32_t max_scored; // prompt positions of a step that get a log probability
     int32_t no_prefix_caching;
     int32_t no_chunked_prefill;
     int32_t no_reserve_full_prompt;
@@ -45,6 +51,7 @@ struct pgd_engine {
     pgd_dev_registry *registry;
     pgd_dev *dev;
     const pgd_device *d;
+    char choice[800]; // why "auto" took this device; "" when there was nothing to choose
     char folder[4096];
     pgd_load_config *config;
     pgd_text_tokenizer *tokenizer; // NULL: the model has none
@@ -67,38 +74,91 @@ struct pgd_engine {
     pgd_kv_cache *cache;
     pgd_sched *sched;
     pgd_step step;
-    int32_t *ids;          // [max_num_seqs] host copy of the step's tokens
-    float *logits;         // [max_num_seqs, vocab] host copy, NULL without keep_logits
+    // host copies of what a step gives
+    int32_t *ids;          // [max_num_seqs]
+    float *logits;         // [max_num_seqs, vocab], NULL without keep_logits
+    float *logprobs;       // [max_out, 1 + max_logprobs], as the next
+    int32_t *logprob_ids;  //
+    int32_t *ranks;        // [max_out]
+    int32_t *counts;       // [ENGINE_COUNT_ROWS, vocab] on their way to the device
     pgd_request *requests; // list of all, newest first
-    int32_t n_busy;
-    uint64_t n_preemptions;
+    pgd_request *released; // to be freed when the step is over
+    int32_t n_busy;        // requests that have not ended
+    int32_t in_step;
+    void (*on_ended)(void *arg, pgd_request *r); // behind a request's last callback; may be NULL
+    void *on_ended_arg;
+    uint64_t step_ns; // when the step began, and when its tokens were there
+    uint64_t emit_ns;
     uint64_t step_allocations; // made while planning and enqueueing; stays 0
+    pgd_engine_stats stats;    // the counters among them
 };
+
+#define ENGINE_COUNT_ROWS 4
+
+// One answer of a request: a sequence, and what has come of it.
+typedef struct engine_choice {
+    pgd_request *request;
+    int32_t index;
+    int32_t ended;
+    pgd_seq seq;
+    pgd_text_stream *stream; // NULL: the model has no tokenizer
+    pgd_text text;
+    size_t text_read;    // bytes searched for stop strings
+    size_t text_ready;   // bytes that may go out; the rest may begin a stop string
+    size_t text_given;   // bytes the callbacks have had
+    int32_t ids_given;   // tokens on_delta has had
+    int32_t stop_string; // that ended it, -1 = none
+    pgd_text_stop_state stop_state;
+    int32_t cap_logprobs; // rows of the next three
+    float *logprobs;
+    int32_t *logprob_ids;
+    int32_t *ranks;
+    double cumulative;
+    char *error;
+    float *logits; // [vocab], NULL without keep_logits
+    uint64_t started_ns;
+    uint64_t first_ns;
+    uint64_t last_ns;
+    uint64_t ended_ns;
+} engine_choice;
 
 struct pgd_request {
     pgd_engine *engine;
     pgd_request *prev;
     pgd_request *next;
-    pgd_seq seq;
+    pgd_request *next_released;
+    engine_choice *choices; // [n]
+    int32_t n;
+    int32_t n_running;
+    // what the sequences borrow
     int32_t *stop_ids; // the request's own first, then the model's
     int32_t n_own_stop_ids;
-    int32_t ended;
-    pgd_text_stream *stream; // NULL: the model has no tokenizer
-    pgd_text text;
-    size_t text_given; // bytes on_text has had
-    char *error;
-    char *salt;    // of the prefix cache, NULL = none
-    float *logits; // [vocab], NULL without keep_logits
+    int32_t n_bad_words;
+    int32_t *bad_words;  // n_bad_words times: a length, so many ids
+    pgd_bias *bias;      // NULL = none
+    uint32_t *mask;      // [ceil(vocab / 32)] of allowed tokens, NULL = all
+    char *salt;          // of the prefix cache, NULL = none
+    pgd_text_stop *stop; // NULL = none
+    int32_t include_stop;
+    int32_t released;
+    int32_t n_logprobs;        // -1 = none
+    int32_t n_prompt_logprobs; // -1 = none
+    float *prompt_logprobs;    // [n_prompt, 1 + n_prompt_logprobs], as the next
+    int32_t *prompt_logprob_ids;
+    int32_t *prompt_ranks; // [n_prompt]
     pgd_text_fn on_text;
+    pgd_delta_fn on_delta;
     void *arg;
     uint64_t submitted_ns;
-    uint64_t started_ns;
-    uint64_t first_ns;
-    uint64_t ended_ns;
+    // async.c: what was asked of the engine thread and has not been read yet
+    _Atomic uint32_t mail;
+    int32_t to_release; // when it has ended
+    pgd_request *next_mail;
 };
 
-// engine.c, in the order of opening: options of any size into full ones; the device; the model's
-// files, its plan and the limits. weights and plan are the caller's, also on a failure.
+// engine.c and choose.c, in the order of opening: options of any size into full ones; the device,
+// if it was named; the model's files, its plan, the device if it was not named, and the limits.
+// weights and plan are the caller's, also on a failure.
 pgd_status pgd_engine_copy_options(const pgd_engine_options *options,
                                    pgd_engine_options *out) PGD_MUST_USE;
 pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
@@ -106,18 +166,39 @@ pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) PGD_MUST_USE;
 // store.c: where packed weights are kept.
 pgd_status pgd_engine_open_store(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
+// choose.c: the plan on the device that was named, or on the best one that takes it.
+pgd_status pgd_engine_choose(pgd_engine *e, const pgd_engine_options *o,
+                             const pgd_load_plan *plan) PGD_MUST_USE;
 // report.c: what a step costs at least.
 void pgd_engine_work_of(pgd_engine *e, const pgd_load_plan *plan);
 // plan.c: limits from the options, the model and the device's memory.
 pgd_status pgd_engine_plan(pgd_engine *e, const pgd_engine_options *o,
                            const pgd_load_plan *plan) PGD_MUST_USE;
 pgd_model_desc pgd_engine_model_desc(const pgd_engine *e, const pgd_load_plan *plan);
+pgd_dev_batch_desc pgd_engine_batch_desc(const pgd_engine *e);
+// fill.c: sequences that have got a slot: their masks and counts to the device. Before fill.
+pgd_status pgd_engine_arrive(pgd_engine *e) PGD_MUST_USE;
 // fill.c: the step into the batch's arrays.
 void pgd_engine_fill(pgd_engine *e);
 // emit.c: tokens of the step to their requests; ends what has ended.
 void pgd_engine_emit(pgd_engine *e);
-void pgd_engine_end(pgd_request *r, int32_t finish, const char *error);
-// request.c
+// error: the sentence for PGD_FINISH_ERROR, else NULL.
+void pgd_engine_end(engine_choice *c, int32_t finish, const char *error);
+// describe.c: a description of any size into a full one, checked.
+pgd_status pgd_engine_copy_desc(const pgd_engine *e, const pgd_request_desc *desc,
+                                pgd_request_desc *out) PGD_MUST_USE;
+// describe.c: what all answers of a request share; `ids` gets the prompt.
+pgd_status pgd_engine_describe(pgd_request *r, const pgd_request_desc *d,
+                               pgd_text_ids *ids) PGD_MUST_USE;
+// request.c: [any] builds a request without queueing it; the engine thread queues it, which cannot
+// fail.
+pgd_status pgd_engine_make_request(pgd_engine *e, const pgd_request_desc *desc,
+                                   pgd_request **out) PGD_MUST_USE;
+void pgd_engine_queue_request(pgd_request *r);
+// Frees a request that was not queued, or whose answers have ended or are taken out here.
+void pgd_engine_free_parts(pgd_request *r);
 void pgd_engine_free_request(pgd_request *r);
+// output.c: hands the callbacks what they have not had yet.
+void pgd_engine_give(engine_choice *c);
 
 #endif

@@ -12,6 +12,9 @@
 #define DEFAULT_BLOCK_SIZE     16
 #define DEFAULT_SEQS           128
 #define DEFAULT_BATCHED_TOKENS 2048
+#define DEFAULT_LOGPROBS       20
+#define MAX_LOGPROBS           1024
+#define SCORED_ROWS            64 // output rows for prompt positions, beside one a sequence
 #define MAX_BLOCKS             (1 << 24)
 
 static pgd_status check_range(const char *key, int32_t value, int32_t low, int32_t high) {
@@ -75,6 +78,9 @@ static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     l->long_prefill_token_threshold = o->long_prefill_token_threshold;
     l->num_blocks = o->num_blocks;
     l->keep_logits = o->keep_logits != 0;
+    l->max_logprobs = or_default(o->max_logprobs, DEFAULT_LOGPROBS);
+    l->max_scored =
+        SCORED_ROWS < l->max_num_batched_tokens ? SCORED_ROWS : l->max_num_batched_tokens;
     l->no_prefix_caching = o->no_prefix_caching != 0;
     l->no_chunked_prefill = o->no_chunked_prefill != 0;
     l->no_reserve_full_prompt = o->no_reserve_full_prompt != 0;
@@ -84,6 +90,10 @@ static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     PGD_TRY(
         check_range("max-num-batched-tokens", l->max_num_batched_tokens, l->max_num_seqs, 1 << 20));
     PGD_TRY(check_range("max-model-len", l->max_model_len, 2, longest_of(e->config)));
+    PGD_TRY(check_range("max-logprobs", o->max_logprobs, 0, MAX_LOGPROBS));
+    if (l->max_logprobs > e->config->vocab) {
+        l->max_logprobs = e->config->vocab;
+    }
     if (o->num_blocks != 0) {
         PGD_TRY(check_range("num-blocks", o->num_blocks, 2, MAX_BLOCKS));
     }
@@ -118,11 +128,30 @@ pgd_model_desc pgd_engine_model_desc(const pgd_engine *e, const pgd_load_plan *p
         .plan = plan,
         .max_tokens = e->limits.max_num_batched_tokens,
         .max_seqs = e->limits.max_num_seqs,
+        .max_out = e->limits.max_num_seqs + e->limits.max_scored,
+        .max_logprobs = e->limits.max_logprobs,
         .max_model_len = e->limits.max_model_len,
         .block_tokens = e->limits.block_size,
         .kv_dtype = e->limits.kv_dtype,
         .keep_logits = e->limits.keep_logits,
         .store = e->store.folder != NULL && plan->weight_bytes >= e->store_least ? &e->store : NULL,
+    };
+}
+
+static int32_t blocks_of(int32_t n_tokens, int32_t block_size) {
+    return (n_tokens + block_size - 1) / block_size;
+}
+
+pgd_dev_batch_desc pgd_engine_batch_desc(const pgd_engine *e) {
+    const engine_limits *l = &e->limits;
+    return (pgd_dev_batch_desc){
+        .cap_tokens = l->max_num_batched_tokens,
+        .cap_seqs = l->max_num_seqs,
+        .cap_kv = l->max_model_len,
+        .cap_blocks = blocks_of(l->max_model_len, l->block_size),
+        .cap_out = l->max_num_seqs + l->max_scored,
+        .cap_bias = l->max_num_seqs * PGD_SAMPLE_ROW_BIAS,
+        .vocab = e->config->vocab,
     };
 }
 
@@ -134,10 +163,6 @@ static pgd_status refuse(const pgd_engine *e, uint64_t budget, uint64_t fixed, u
                     (unsigned long long)e->needs.activation_bytes,
                     (unsigned long long)e->needs.scratch_bytes, (unsigned long long)kv,
                     (unsigned long long)(fixed + kv), (unsigned long long)budget);
-}
-
-static int32_t blocks_of(int32_t n_tokens, int32_t block_size) {
-    return (n_tokens + block_size - 1) / block_size;
 }
 
 // Blocks and length: what fits, what is useful, what was asked for.
@@ -181,12 +206,7 @@ pgd_status pgd_engine_plan(pgd_engine *e, const pgd_engine_options *o, const pgd
     PGD_TRY(pgd_model_plan(&desc, &e->needs));
     PGD_TRY(e->d->device->memory(e->d, &e->free_bytes, &e->total_bytes));
     PGD_TRY(read_budget(o->memory, e->free_bytes, &e->budget_bytes));
-    const pgd_dev_batch_desc batch = {
-        .cap_tokens = e->limits.max_num_batched_tokens,
-        .cap_seqs = e->limits.max_num_seqs,
-        .cap_kv = e->limits.max_model_len,
-        .cap_blocks = blocks_of(e->limits.max_model_len, e->limits.block_size),
-    };
+    const pgd_dev_batch_desc batch = pgd_engine_batch_desc(e);
     e->batch_bytes = pgd_dev_batch_bytes(&batch);
     uint64_t fixed = e->needs.weight_bytes + e->needs.activation_bytes + e->needs.scratch_bytes +
                      e->needs.kv_fixed_bytes + e->batch_bytes;

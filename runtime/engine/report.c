@@ -85,6 +85,7 @@ static void copy_numbers(const pgd_engine *e, pgd_engine_report *r) {
     snprintf(r->device, sizeof(r->device), "%s", pgd_dev_uri(e->dev));
     snprintf(r->device_name, sizeof(r->device_name), "%s", info->name);
     snprintf(r->arch, sizeof(r->arch), "%s", info->arch);
+    snprintf(r->choice, sizeof(r->choice), "%s", e->choice);
     r->parameters = e->parameters;
     r->total_bytes = e->total_bytes;
     r->free_bytes = e->free_bytes;
@@ -122,7 +123,8 @@ pgd_status pgd_engine_report_create(const pgd_engine_options *options, pgd_engin
     pgd_engine_options o = {0};
     *out = NULL;
     PGD_TRY(pgd_engine_copy_options(options, &o));
-    o.allow_slow = 1;
+    // "auto" must not take a device for which create would have to be asked twice.
+    o.allow_slow |= !pgd_dev_is_auto(o.device);
     pgd_engine *e = pgd_mem_alloc(1, sizeof(*e));
     pgd_engine_report *r = pgd_mem_alloc(1, sizeof(*r));
     pgd_status status = PGD_OK;
@@ -148,6 +150,10 @@ void pgd_engine_report_destroy(pgd_engine_report *r) {
         pgd_mem_free(r->places);
         pgd_mem_free(r);
     }
+}
+
+const char *pgd_engine_report_choice(const pgd_engine *e) {
+    return e->choice;
 }
 
 pgd_dev *pgd_engine_report_device(const pgd_engine *e) {

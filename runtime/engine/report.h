@@ -34,6 +34,7 @@ typedef struct pgd_engine_report {
     char device[48];
     char device_name[64];
     char arch[32];
+    char choice[800]; // why "auto" took it; "" when there was nothing to choose
     uint64_t parameters;
     uint64_t total_bytes;  // memory of the device
     uint64_t free_bytes;   // at this moment
@@ -57,13 +58,14 @@ typedef struct pgd_engine_report {
 } pgd_engine_report;
 
 // Plans what pgd_engine_create would make of the options; nothing is loaded. Operations at F3 do
-// not fail it (n_slow counts them).
+// not fail it on a device that was named (n_slow counts them).
 //   fails  as pgd_engine_create
 pgd_status pgd_engine_report_create(const pgd_engine_options *options,
                                     pgd_engine_report **out) PGD_MUST_USE;
 void pgd_engine_report_destroy(pgd_engine_report *r); // NULL is fine
 
 // Of an engine that runs. Borrowed until it is destroyed.
+const char *pgd_engine_report_choice(const pgd_engine *e);
 pgd_dev *pgd_engine_report_device(const pgd_engine *e);
 void pgd_engine_report_work(const pgd_engine *e, pgd_engine_work *out);
 

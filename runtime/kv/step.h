@@ -72,21 +72,34 @@ struct pgd_seq {
     const int32_t *stop_ids;
     int32_t n_stop_ids;
     int32_t min_tokens;
-    int32_t finish;  // PGD_FINISH_...
-    int32_t stop_id; // the id that stopped it, -1 = none
-    void *owner;     // the engine's request
+    const pgd_bias *bias;     // [n_bias] for every token, memory of the engine
+    const int32_t *bad_words; // n_bad_words times: a length, so many ids; memory of the engine
+    int32_t n_bias;
+    int32_t n_bad_words;
+    int32_t has_counts;    // 1: penalties read and count in row `slot` of the device's counts
+    int32_t has_mask;      // 1: row `slot` of the batch's masks is its own
+    int32_t scores_prompt; // 1: prompt rows give the log probability of the token behind them
+    int32_t n_prompt_logprobs;
+    int32_t n_scored; // with scores_prompt: prompt positions done or planned, position 0 included
+    int32_t finish;   // PGD_FINISH_...
+    int32_t stop_id;  // the id that stopped it, -1 = none
+    int32_t reserved0;
+    void *owner; // the engine's answer
 };
 
 enum { PGD_ROW_PREFILL = 0, PGD_ROW_DECODE = 1 };
 
 typedef struct pgd_step_row {
     pgd_seq *seq;
-    int32_t start;    // computed before this step
-    int32_t n_tokens; // rows of the batch it takes
-    int32_t kind;     // PGD_ROW_...
-    int32_t gives;    // 1: its last token gives a new one
-    int32_t out;      // index among the outputs, -1 = none
-    int32_t turn;     // place in the order of scheduling
+    int32_t start;      // computed before this step
+    int32_t n_tokens;   // rows of the batch it takes
+    int32_t kind;       // PGD_ROW_...
+    int32_t gives;      // 1: its last token gives a new one
+    int32_t out;        // index among the outputs, -1 = none
+    int32_t turn;       // place in the order of scheduling
+    int32_t n_scored;   // prompt positions that get their log probability
+    int32_t scored;     // the first of them
+    int32_t out_scored; // index of its output; the others follow
 } pgd_step_row;
 
 typedef struct pgd_step {
@@ -96,7 +109,8 @@ typedef struct pgd_step {
     int32_t cap_rows; // at least max_num_seqs
     int32_t n_tokens;
     int32_t n_decode;
-    int32_t n_out;
+    int32_t n_out;        // outputs: first those that give tokens, then those of scored positions
+    int32_t n_tokens_out; // those that give tokens
     // Who moved, in the order in which it happened; arrays of the scheduler, valid until its next
     // plan.
     int32_t n_finished; // ended by the plan itself (cancelled, impossible)

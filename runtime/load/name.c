@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/str.h"
 #include "load/fields.h"
+#include "load/hub.h"
 #include "load/synthetic.h"
 #include "os/dl.h"
 #include "os/file.h"
@@ -71,33 +72,6 @@ static pgd_status find_default(char *out, size_t cap) {
                     program);
 }
 
-static int32_t is_hub_char(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-}
-
-// "org/name" or "org/name@revision", as model hubs write it.
-static int32_t is_hub_name(pgd_str name) {
-    pgd_str rest = {0};
-    pgd_str org = pgd_str_cut(name, '/', &rest);
-    pgd_str revision = {0};
-    pgd_str model = pgd_str_cut(rest, '@', &revision);
-    if (org.len == 0 || model.len == 0 || org.ptr[0] == '.') {
-        return 0;
-    }
-    for (size_t i = 0; i < org.len; i++) {
-        if (!is_hub_char(org.ptr[i])) {
-            return 0;
-        }
-    }
-    for (size_t i = 0; i < model.len; i++) {
-        if (!is_hub_char(model.ptr[i])) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
 static pgd_status refuse(pgd_str name, int32_t kind) {
     if (pgd_str_ends(name, PGD_STR(".gguf"))) {
         return pgd_fail(PGD_UNSUPPORTED,
@@ -111,20 +85,18 @@ static pgd_status refuse(pgd_str name, int32_t kind) {
                         "(config.json, *.safetensors) is needed",
                         PGD_LOAD_SHOW(name));
     }
-    if (is_hub_name(name)) {
-        return pgd_fail(PGD_UNSUPPORTED,
-                        "model \"%.*s\": there is no such folder, and names of a model hub are not "
-                        "looked up in this version; " PGD_LOAD_DEFAULT_MODEL
-                        " or a folder is needed",
-                        PGD_LOAD_SHOW(name));
-    }
     return pgd_fail(PGD_NOT_FOUND,
                     "model \"%.*s\": no such folder; " PGD_LOAD_DEFAULT_MODEL
-                    " or a folder in Hugging Face layout is needed",
+                    ", a folder in Hugging Face layout or org/name[@revision] is needed",
                     PGD_LOAD_SHOW(name));
 }
 
 pgd_status pgd_load_find_model(const char *name, char *out, size_t cap) {
+    return pgd_load_fetch_model(name, NULL, out, cap);
+}
+
+pgd_status pgd_load_fetch_model(const char *name, const pgd_load_progress *progress, char *out,
+                                size_t cap) {
     pgd_str text = pgd_str_of(name);
     if (cap != 0) {
         out[0] = '\0';
@@ -140,6 +112,9 @@ pgd_status pgd_load_find_model(const char *name, char *out, size_t cap) {
                         text.len, PATH_CAP - 1);
     }
     int32_t kind = pgd_os_kind(name, NULL);
+    if (kind == PGD_OS_NONE && pgd_load_hub_is(text)) {
+        return pgd_load_hub_find(text, progress, out, cap);
+    }
     if (kind != PGD_OS_FOLDER) {
         return refuse(text, kind);
     }

@@ -40,8 +40,7 @@ static void unknown_names(void **state) {
     find_fails("org/", PGD_NOT_FOUND, "no such folder");
     find_fails("an org/name", PGD_NOT_FOUND, "no such folder");
     find_fails("org/na me", PGD_NOT_FOUND, "no such folder");
-    find_fails("Qwen/Qwen3-0.6B", PGD_UNSUPPORTED, "model hub");
-    find_fails("Qwen/Qwen3-0.6B@main", PGD_UNSUPPORTED, "model hub");
+    find_fails("org/model.gguf", PGD_UNSUPPORTED, "GGUF");
     find_fails("model.gguf", PGD_UNSUPPORTED, "GGUF");
     find_fails("/a/model.gguf", PGD_UNSUPPORTED, "GGUF");
     char itself[64];

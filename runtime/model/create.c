@@ -244,6 +244,22 @@ const pgd_tensor *pgd_model_logits(const pgd_model *m) {
     return &m->activations[PGD_MODEL_logits];
 }
 
+const pgd_tensor *pgd_model_logprobs(const pgd_model *m) {
+    return &m->activations[PGD_MODEL_logprobs];
+}
+
+const pgd_tensor *pgd_model_top_ids(const pgd_model *m) {
+    return &m->activations[PGD_MODEL_top_ids];
+}
+
+const pgd_tensor *pgd_model_ranks(const pgd_model *m) {
+    return &m->activations[PGD_MODEL_ranks];
+}
+
+const pgd_tensor *pgd_model_counts(const pgd_model *m) {
+    return &m->activations[PGD_MODEL_counts];
+}
+
 uint64_t pgd_model_kv_bytes(const pgd_model *m) {
     return m->kv_bytes;
 }

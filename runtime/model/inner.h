@@ -4,7 +4,8 @@
 
 #include "model/model.h"
 
-// Activations at fixed addresses, one buffer each. Shapes: T = max_tokens, R = max_seqs.
+// Activations at fixed addresses, one buffer each. Shapes: T = max_tokens, R = max_out,
+// S = max_seqs.
 //   X(name, rows, columns, dtype)
 #define PGD_MODEL_ACTIVATIONS(X)           \
     X(residual, T, hidden, residual_dtype) \
@@ -16,7 +17,11 @@
     X(out, R, hidden, residual_dtype)      \
     X(out_normed, R, hidden, act_dtype)    \
     X(logits, R, vocab, PGD_F32)           \
-    X(ids, R, 1, PGD_I32)
+    X(ids, R, 1, PGD_I32)                  \
+    X(logprobs, R, tops, PGD_F32)          \
+    X(top_ids, R, tops, PGD_I32)           \
+    X(ranks, R, 1, PGD_I32)                \
+    X(counts, S, vocab, PGD_I32)
 
 enum {
 #define PGD_MODEL_ENUM(name, rows, columns, dtype) PGD_MODEL_##name,

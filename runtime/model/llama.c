@@ -99,6 +99,13 @@ static void gate_up_args(pgd_model *m, int32_t layer, pgd_gate_up_args *a) {
     };
 }
 
+// An activation of one column as a vector.
+static pgd_tensor column_of(const pgd_model *m, int32_t which) {
+    pgd_tensor t = m->activations[which];
+    t.rank = 1;
+    return t;
+}
+
 static void ends_args(pgd_model *m) {
     const pgd_load_config *c = m->desc.config;
     m->embed = (pgd_embed_args){
@@ -124,12 +131,14 @@ static void ends_args(pgd_model *m) {
         .norm_w = pgd_model_vector(m, PGD_LOAD_V_FINAL_NORM, -1),
         .normed = m->activations[PGD_MODEL_out_normed],
         .logits = m->activations[PGD_MODEL_logits],
-        .ids = m->activations[PGD_MODEL_ids],
+        .ids = column_of(m, PGD_MODEL_ids),
+        .logprobs = m->activations[PGD_MODEL_logprobs],
+        .top_ids = m->activations[PGD_MODEL_top_ids],
+        .state = m->activations[PGD_MODEL_counts],
+        .ranks = column_of(m, PGD_MODEL_ranks),
         .eps = (float)c->norm_eps,
         .keep_logits = m->desc.keep_logits,
     };
-    m->head.ids.rank = 1;
-    m->head.ids.stride[0] = 1;
 }
 
 pgd_status pgd_model_llama_args(pgd_model *m) {

@@ -14,7 +14,9 @@ static pgd_tensor shape_of(int64_t rows, int64_t columns, int32_t dtype) {
 uint64_t pgd_model_shape_activations(pgd_model *m) {
     const pgd_load_config *c = m->desc.config;
     const int64_t T = m->desc.max_tokens;
-    const int64_t R = m->desc.max_seqs;
+    const int64_t R = m->desc.max_out;
+    const int64_t S = m->desc.max_seqs;
+    const int64_t tops = 1 + (int64_t)m->desc.max_logprobs;
     const int64_t hidden = c->hidden;
     const int64_t attn = (int64_t)c->n_heads * c->head_dim;
     const int64_t qkv = attn + 2 * (int64_t)c->n_kv_heads * c->head_dim;

@@ -24,7 +24,9 @@ typedef struct pgd_model_desc {
     const pgd_load_config *config;
     const pgd_load_plan *plan;
     int32_t max_tokens;    // rows of a step
-    int32_t max_seqs;      // output rows of a step
+    int32_t max_seqs;      // sequences of a step, and rows of the counts
+    int32_t max_out;       // output rows of a step
+    int32_t max_logprobs;  // likeliest tokens an output row can list
     int32_t max_model_len; // positions of the rope table
     int32_t block_tokens;
     int32_t kv_dtype;    // 0 = the device's own
@@ -66,8 +68,13 @@ void pgd_model_destroy(pgd_model *m); // NULL is fine; the queue has passed ever
 pgd_status pgd_model_run(const pgd_model *m, const pgd_exec *x, int32_t n_out) PGD_MUST_USE;
 
 // Where run leaves its results.
-const pgd_tensor *pgd_model_ids(const pgd_model *m);    // [max_seqs] i32
-const pgd_tensor *pgd_model_logits(const pgd_model *m); // [max_seqs, vocab] f32
+const pgd_tensor *pgd_model_ids(const pgd_model *m);      // [max_out] i32
+const pgd_tensor *pgd_model_logits(const pgd_model *m);   // [max_out, vocab] f32
+const pgd_tensor *pgd_model_logprobs(const pgd_model *m); // [max_out, 1 + max_logprobs] f32
+const pgd_tensor *pgd_model_top_ids(const pgd_model *m);  // [max_out, 1 + max_logprobs] i32
+const pgd_tensor *pgd_model_ranks(const pgd_model *m);    // [max_out] i32
+// The counts that penalties read, a row a slot; set when a sequence takes the slot.
+const pgd_tensor *pgd_model_counts(const pgd_model *m); // [max_seqs, vocab] i32
 // All keys and values bytes on the device, after bind.
 uint64_t pgd_model_kv_bytes(const pgd_model *m);
 

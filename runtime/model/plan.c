@@ -135,7 +135,7 @@ static pgd_batch caps_of(const pgd_model_desc *desc) {
         .size = sizeof(pgd_batch),
         .cap_tokens = desc->max_tokens,
         .cap_seqs = desc->max_seqs,
-        .cap_out = desc->max_seqs,
+        .cap_out = desc->max_out,
         .cap_slots = desc->max_seqs,
         .cap_q = desc->max_tokens,
         .cap_kv = desc->max_model_len,

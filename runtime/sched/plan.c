@@ -21,6 +21,37 @@ static int32_t below_threshold(const pgd_sched *s, int32_t n) {
     return most > 0 && n > most ? most : n;
 }
 
+// What a step may still take.
+typedef struct step_room {
+    int32_t tokens;
+    int32_t scored; // prompt positions that get a log probability
+} step_room;
+
+static int32_t first_scored_row(const pgd_seq *seq, int32_t start) {
+    return start > seq->n_scored - 1 ? start : seq->n_scored - 1;
+}
+
+// How many of the n rows from `start` on score the prompt token behind them.
+static int32_t scored_rows(const pgd_seq *seq, int32_t start, int32_t n) {
+    int32_t end = min_i32(start + n, seq->n_prompt - 1);
+    int32_t rows = end - first_scored_row(seq, start);
+    return seq->scores_prompt && rows > 0 ? rows : 0;
+}
+
+// Rows of a sequence from `start` on, at most n, that fit into the step.
+static int32_t fit(const pgd_seq *seq, int32_t start, int32_t n, const step_room *room) {
+    n = min_i32(n, room->tokens);
+    if (scored_rows(seq, start, n) > room->scored) {
+        n = first_scored_row(seq, start) + room->scored - start;
+    }
+    return n;
+}
+
+static void take_room(step_room *room, const pgd_seq *seq, int32_t start, int32_t n) {
+    room->tokens -= n;
+    room->scored -= scored_rows(seq, start, n);
+}
+
 static void add_row(pgd_step *step, pgd_seq *seq, int32_t n_tokens) {
     seq->row = step->n_rows;
     int32_t last = seq->computed + n_tokens == seq->n_tokens;
@@ -54,12 +85,13 @@ static pgd_seq *choose_victim(const pgd_sched *s) {
     return victim;
 }
 
-// Preempts a victim; the tokens it was to run in this step go back to the budget.
-static pgd_seq *preempt_one(pgd_sched *s, pgd_step *step, int32_t *budget) {
+// Preempts a victim; what it was to run in this step goes back to the room.
+static pgd_seq *preempt_one(pgd_sched *s, pgd_step *step, step_room *room) {
     pgd_seq *victim = choose_victim(s);
     if (victim->row >= 0) {
         const pgd_step_row *row = &step->rows[victim->row];
-        *budget += row->n_tokens;
+        room->tokens += row->n_tokens;
+        room->scored += scored_rows(victim, row->start, row->n_tokens);
         pgd_kv_cache_forget(s->cache, victim, row->start);
         remove_row(step, victim->row);
     }
@@ -67,21 +99,21 @@ static pgd_seq *preempt_one(pgd_sched *s, pgd_step *step, int32_t *budget) {
     return victim;
 }
 
-// Plans the running sequences; returns the budget left.
-static int32_t plan_running(pgd_sched *s, pgd_step *step, int32_t budget) {
-    pgd_seq *seq = s->running.head;
-    while (seq != NULL && budget > 0) {
-        int32_t n = min_i32(below_threshold(s, seq->n_tokens - seq->computed), budget);
+static void plan_running(pgd_sched *s, pgd_step *step, step_room *room) {
+    for (pgd_seq *seq = s->running.head; seq != NULL && room->tokens > 0; seq = seq->next) {
+        int32_t n = below_threshold(s, seq->n_tokens - seq->computed);
+        n = fit(seq, seq->computed, n, room);
+        if (n == 0) {
+            continue;
+        }
         while (!pgd_kv_cache_grow(s->cache, seq, n)) {
-            if (preempt_one(s, step, &budget) == seq) {
-                return budget;
+            if (preempt_one(s, step, room) == seq) {
+                return;
             }
         }
         add_row(step, seq, n);
-        budget -= n;
-        seq = seq->next;
+        take_room(room, seq, seq->computed, n);
     }
-    return budget;
 }
 
 // The prefix cache is asked about prompts once, however often a sequence is admitted.
@@ -100,14 +132,17 @@ static void count_admission(pgd_sched *s, pgd_seq *seq, int32_t n_hit) {
 }
 
 // Admits the head of the queue; returns its tokens in this step, 0 = admission stops.
-static int32_t admit_head(pgd_sched *s, pgd_step *step, int32_t budget) {
+static int32_t admit_head(pgd_sched *s, pgd_step *step, const step_room *room) {
     pgd_seq *seq = s->waiting.head;
     int32_t n_hit = pgd_kv_cache_match(s->cache, seq);
     int32_t n = below_threshold(s, seq->n_tokens - n_hit);
-    if (s->config.no_chunked_prefill && n > budget) {
+    if (s->config.no_chunked_prefill && n > room->tokens) {
         return 0;
     }
-    n = min_i32(n, budget);
+    n = fit(seq, n_hit, n, room);
+    if (n == 0) {
+        return 0;
+    }
     const pgd_kv_admission a = {
         .n_hit = n_hit,
         .n_new = n,
@@ -127,13 +162,14 @@ static int32_t admit_head(pgd_sched *s, pgd_step *step, int32_t budget) {
     return n;
 }
 
-static void plan_waiting(pgd_sched *s, pgd_step *step, int32_t budget) {
-    while (budget > 0 && s->waiting.head != NULL && s->n_free_slots > 0) {
-        int32_t n = admit_head(s, step, budget);
+static void plan_waiting(pgd_sched *s, pgd_step *step, step_room *room) {
+    while (room->tokens > 0 && s->waiting.head != NULL && s->n_free_slots > 0) {
+        pgd_seq *seq = s->waiting.head;
+        int32_t n = admit_head(s, step, room);
         if (n == 0) {
             return;
         }
-        budget -= n;
+        take_room(room, seq, seq->computed, n);
     }
 }
 
@@ -162,12 +198,26 @@ static void order_rows(pgd_sched *s, pgd_step *step) {
     }
 }
 
+// Scored positions get the outputs behind those that give tokens.
+static void number_scored(pgd_step *step, pgd_step_row *row) {
+    pgd_seq *seq = row->seq;
+    row->n_scored = scored_rows(seq, row->start, row->n_tokens);
+    row->scored = first_scored_row(seq, row->start) + 1;
+    row->out_scored = step->n_out;
+    step->n_out += row->n_scored;
+    seq->n_scored += row->n_scored;
+}
+
 static void close_step(pgd_sched *s, pgd_step *step) {
     for (int32_t i = 0; i < step->n_rows; i++) {
         pgd_step_row *row = &step->rows[i];
-        row->out = row->gives ? step->n_out++ : -1;
+        row->out = row->gives ? step->n_tokens_out++ : -1;
         step->n_tokens += row->n_tokens;
         row->seq->computed += row->n_tokens;
+    }
+    step->n_out = step->n_tokens_out;
+    for (int32_t i = 0; i < step->n_rows; i++) {
+        number_scored(step, &step->rows[i]);
     }
     step->turns = s->turns;
     step->n_finished = s->finished.n;
@@ -188,14 +238,19 @@ void pgd_sched_plan(pgd_sched *s, pgd_step *step) {
     step->n_tokens = 0;
     step->n_decode = 0;
     step->n_out = 0;
+    step->n_tokens_out = 0;
     if (s->n_cancelled > 0) {
         sweep(s, &s->running);
         sweep(s, &s->waiting);
     }
     int32_t n_preempted = s->preempted.n;
-    int32_t budget = plan_running(s, step, s->config.max_num_batched_tokens);
+    step_room room = {
+        .tokens = s->config.max_num_batched_tokens,
+        .scored = s->config.max_scored > 0 ? s->config.max_scored : INT32_MAX,
+    };
+    plan_running(s, step, &room);
     if (s->preempted.n == n_preempted) {
-        plan_waiting(s, step, budget);
+        plan_waiting(s, step, &room);
     }
     order_rows(s, step);
     close_step(s, step);

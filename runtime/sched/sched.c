@@ -95,21 +95,26 @@ static void enqueue(pgd_sched *s, pgd_seq *seq, int32_t in_front) {
     }
 }
 
-pgd_status pgd_sched_add(pgd_sched *s, pgd_seq *seq) {
-    seq->state = PGD_SEQ_FINISHED;
-    if (seq->n_tokens < 1 || seq->n_tokens > s->config.max_model_len - 1) {
+pgd_status pgd_sched_check(const pgd_sched *s, int32_t n_tokens) {
+    if (n_tokens < 1 || n_tokens > s->config.max_model_len - 1) {
         return pgd_fail(PGD_OUT_OF_RANGE,
                         "the prompt has %d tokens; 1 to %d are allowed (max_model_len %d, one "
                         "token is left for the answer)",
-                        seq->n_tokens, s->config.max_model_len - 1, s->config.max_model_len);
+                        n_tokens, s->config.max_model_len - 1, s->config.max_model_len);
     }
-    int64_t needed = pgd_kv_cache_needed(s->cache, seq->n_tokens);
+    int64_t needed = pgd_kv_cache_needed(s->cache, n_tokens);
     if (needed > pgd_kv_pool_usable(s->pool)) {
         return pgd_fail(PGD_OUT_OF_RANGE,
                         "the prompt of %d tokens needs %lld cache blocks of %d; the pool has %d",
-                        seq->n_tokens, (long long)needed, pgd_kv_cache_block_size(s->cache),
+                        n_tokens, (long long)needed, pgd_kv_cache_block_size(s->cache),
                         pgd_kv_pool_usable(s->pool));
     }
+    return PGD_OK;
+}
+
+pgd_status pgd_sched_add(pgd_sched *s, pgd_seq *seq) {
+    seq->state = PGD_SEQ_FINISHED;
+    PGD_TRY(pgd_sched_check(s, seq->n_tokens));
     seq->slot = -1;
     seq->row = -1;
     seq->cached_tokens = -1;

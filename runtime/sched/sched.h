@@ -29,8 +29,8 @@ typedef struct pgd_sched_config {
     int32_t policy;                       // PGD_SCHED_...
     int32_t no_chunked_prefill;           // 1: a prompt that exceeds the budget waits
     int32_t no_reserve_full_prompt; // 1: admission looks at this step's tokens only, not at all
-    int32_t reserved0;
-    double watermark; // share of the blocks that admission leaves free while something runs
+    int32_t max_scored; // most prompt positions of a step that get a log probability, 0 = no limit
+    double watermark;   // share of the blocks that admission leaves free while something runs
 } pgd_sched_config;
 
 typedef struct pgd_sched_stats {
@@ -46,8 +46,11 @@ pgd_status pgd_sched_create(const pgd_sched_config *config, pgd_kv_cache *cache,
                             pgd_sched **out) PGD_MUST_USE;
 void pgd_sched_destroy(pgd_sched *s); // NULL is fine; sequences are the engine's
 
-// Queues a sequence: at the end, or at its sorted place. It needs 1 to max_model_len - 1 tokens.
+// [any] Whether a sequence of n_tokens may be queued: 1 to max_model_len - 1 tokens are allowed.
 //   fails  OUT_OF_RANGE if it is too long, or needs more blocks than the pool has
+pgd_status pgd_sched_check(const pgd_sched *s, int32_t n_tokens) PGD_MUST_USE;
+// Queues a sequence: at the end, or at its sorted place.
+//   fails  as pgd_sched_check
 pgd_status pgd_sched_add(pgd_sched *s, pgd_seq *seq) PGD_MUST_USE;
 
 // Plans a step: fills step->rows (decode rows first), n_*, turns and the lists of who moved. Slots

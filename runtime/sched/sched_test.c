@@ -143,6 +143,51 @@ static void test_long_prompts_are_limited_by_the_threshold(void **state) {
     tear_down(b);
 }
 
+// Prompts whose log probabilities are wanted: each position but the first gets an output once, in
+// order, at most max_scored of them in a step; a preemption does not repeat any.
+static void test_scored_prompts_are_cut_and_numbered(void **state) {
+    (void)state;
+    bench *b = set_up(64, 4,
+                      (pgd_sched_config){.max_num_batched_tokens = 40,
+                                         .max_num_seqs = 4,
+                                         .max_model_len = 100,
+                                         .max_scored = 6});
+    int32_t seen[3] = {1, 1, 1};
+    for (int32_t i = 0; i < 3; i++) {
+        pgd_seq *seq = make_seq(b, i, 9 + i, 2);
+        seq->scores_prompt = i != 1;
+        seq->skip_cache = seq->scores_prompt;
+        seq->n_scored = 1;
+        assert_int_equal(pgd_sched_add(b->sched, seq), PGD_OK);
+    }
+    for (int32_t n = 0; n < 12; n++) {
+        run_step(b);
+        int32_t n_scored = 0;
+        int32_t n_tokens = 0;
+        for (int32_t k = 0; k < b->step.n_rows; k++) {
+            const pgd_step_row *row = &b->rows[k];
+            const int32_t i = (int32_t)(row->seq - b->seqs);
+            assert_true(row->n_scored == 0 || row->scored == seen[i]);
+            assert_true(row->n_scored == 0 || row->out_scored == b->step.n_tokens_out + n_scored);
+            assert_true(row->n_scored == 0 || row->scored + row->n_scored <= row->seq->n_prompt);
+            seen[i] += row->n_scored;
+            n_scored += row->n_scored;
+            n_tokens += row->gives;
+        }
+        assert_true(n_scored <= 6);
+        assert_int_equal(b->step.n_tokens_out, n_tokens);
+        assert_int_equal(b->step.n_out, n_tokens + n_scored);
+        if (n == 1) {
+            (void)pgd_sched_reset_cache(b->sched, 1); // all come back and compute again
+        }
+    }
+    assert_int_equal(seen[0], 9);
+    assert_int_equal(seen[1], 1);
+    assert_int_equal(seen[2], 11);
+    assert_int_equal(pgd_sched_n_running(b->sched) + pgd_sched_n_waiting(b->sched), 0);
+    tear_down(b);
+}
+
 static void test_nobody_overtakes_a_prompt_that_does_not_fit(void **state) {
     (void)state;
     bench *b = set_up(5, 4, plain); // 4 usable blocks of 4
@@ -339,6 +384,7 @@ int main(void) {
         cmocka_unit_test(test_prompt_is_cut_to_the_budget),
         cmocka_unit_test(test_decode_rows_come_first_and_share_the_budget),
         cmocka_unit_test(test_long_prompts_are_limited_by_the_threshold),
+        cmocka_unit_test(test_scored_prompts_are_cut_and_numbered),
         cmocka_unit_test(test_nobody_overtakes_a_prompt_that_does_not_fit),
         cmocka_unit_test(test_youngest_is_preempted_and_keeps_its_tokens),
         cmocka_unit_test(test_cancelled_is_taken_out_at_the_next_plan),

@@ -106,6 +106,14 @@ void pgd_text_trie_destroy(pgd_text_trie *trie) {
     pgd_mem_free(trie);
 }
 
+// The first byte from s[at] on with which a token begins.
+static size_t next_start(const pgd_text_trie *t, pgd_str s, size_t at) {
+    while (at < s.len && t->root[(uint8_t)s.ptr[at]] == NO_NODE) {
+        at++;
+    }
+    return at;
+}
+
 // The longest token at s[at]: its index and end; -1 = none.
 static int32_t longest(const pgd_text_trie *t, pgd_str s, size_t at, size_t *end) {
     int32_t best = -1;
@@ -157,7 +165,7 @@ static pgd_status split_piece(const pgd_text_trie *t, int32_t no_special, const 
                               pgd_text_work *w) {
     pgd_str s = {w->text.ptr + p->at, p->len};
     size_t done = 0; // all before is in pieces
-    for (size_t at = 0; at < s.len;) {
+    for (size_t at = next_start(t, s, 0); at < s.len; at = next_start(t, s, at)) {
         size_t end = 0;
         int32_t index = longest(t, s, at, &end);
         if (index < 0) {

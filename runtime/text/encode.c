@@ -46,7 +46,7 @@ pgd_status pgd_text_encode(const pgd_text_tokenizer *t, pgd_str text, uint32_t f
     pgd_text fixed = {0};
     pgd_text_work w = {.text = text};
     pgd_text_bpe_work *bpe = NULL;
-    pgd_status status = pgd_text_bpe_work_create(&bpe);
+    pgd_status status = pgd_text_bpe_work_create(text.len, &bpe);
     if (status == PGD_OK && !pgd_utf8_valid(text)) {
         status = pgd_utf8_add_lossy(&fixed, text);
         w.text = pgd_text_view(&fixed);

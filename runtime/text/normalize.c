@@ -3,7 +3,8 @@
 // A file's tree of normalizers becomes a flat list of steps; each maps one text to another.
 // Unicode normal forms: characters are decomposed with utf8proc, marks are put in canonical order
 // here (utf8proc's own ordering takes quadratic time on long runs of marks), and utf8proc composes.
-// ASCII stays as it is, so only the stretches around other characters go that way.
+// ASCII stays as it is, so only the stretches around other characters go that way. The library's
+// tables are those of Unicode 9: what came later is passed through, one inert character at a time.
 #include <string.h>
 #include <utf8proc.h>
 
@@ -50,6 +51,25 @@ static pgd_status room_for(code_points *c, size_t n) {
     return PGD_OK;
 }
 
+// Scripts that are younger than the library's tables of normal forms and have letters made of two.
+static int32_t is_young_script(utf8proc_int32_t cp) {
+    return (cp >= 0x105C0 && cp <= 0x105FF) || (cp >= 0x11380 && cp <= 0x113FF) ||
+           (cp >= 0x11900 && cp <= 0x1195F) || (cp >= 0x16100 && cp <= 0x1613F) ||
+           (cp >= 0x16D40 && cp <= 0x16D7F);
+}
+
+static int32_t order_of(utf8proc_int32_t cp) {
+    return cp >= 0x300 && (pgd_text_class((uint32_t)cp) & PGD_TEXT_ORDERED)
+               ? utf8proc_get_property(cp)->combining_class
+               : 0;
+}
+
+// What utf8proc would move, join or take apart and the library does not.
+static int32_t is_inert(utf8proc_int32_t cp) {
+    return cp >= 0x300 && (is_young_script(cp) ||
+                           (order_of(cp) == 0 && utf8proc_get_property(cp)->combining_class));
+}
+
 static pgd_status decompose(pgd_str in, int32_t form, code_points *c) {
     size_t end = 0;
     for (size_t at = 0; at < in.len; at = end) {
@@ -58,17 +78,13 @@ static pgd_status decompose(pgd_str in, int32_t form, code_points *c) {
         int bound = 0;
         utf8proc_ssize_t n = utf8proc_decompose_char(
             (utf8proc_int32_t)cp, c->items + c->n, MAX_DECOMPOSED, (utf8proc_option_t)form, &bound);
-        if (n < 0 || n > MAX_DECOMPOSED) {
+        if (n < 0 || n > MAX_DECOMPOSED || is_young_script((utf8proc_int32_t)cp)) {
             c->items[c->n] = (utf8proc_int32_t)cp;
             n = 1;
         }
         c->n += (size_t)n;
     }
     return PGD_OK;
-}
-
-static int32_t order_of(utf8proc_int32_t cp) {
-    return cp < 0x300 ? 0 : utf8proc_get_property(cp)->combining_class;
 }
 
 // Stable counting sort of one run of marks, by class.
@@ -116,15 +132,27 @@ static pgd_status order_marks(code_points *c) {
     return PGD_OK;
 }
 
+// One run without inert characters, or one of these.
+static pgd_status compose(utf8proc_int32_t *run, size_t n, int32_t form, pgd_text *out) {
+    utf8proc_ssize_t left =
+        utf8proc_normalize_utf32(run, (utf8proc_ssize_t)n, (utf8proc_option_t)form);
+    for (utf8proc_ssize_t i = 0; i < left; i++) {
+        char bytes[4];
+        PGD_TRY(pgd_text_add(out, bytes, pgd_utf8_encode((uint32_t)run[i], bytes)));
+    }
+    return PGD_OK;
+}
+
 static pgd_status add_form(pgd_str in, int32_t form, code_points *c, pgd_text *out) {
     c->n = 0;
     PGD_TRY(decompose(in, form, c));
     PGD_TRY(order_marks(c));
-    utf8proc_ssize_t n =
-        utf8proc_normalize_utf32(c->items, (utf8proc_ssize_t)c->n, (utf8proc_option_t)form);
-    for (utf8proc_ssize_t i = 0; i < n; i++) {
-        char bytes[4];
-        PGD_TRY(pgd_text_add(out, bytes, pgd_utf8_encode((uint32_t)c->items[i], bytes)));
+    for (size_t start = 0, end = 0; start < c->n; start = end) {
+        end = start + 1;
+        while (end < c->n && !is_inert(c->items[start]) && !is_inert(c->items[end])) {
+            end++;
+        }
+        PGD_TRY(compose(c->items + start, end - start, form, out));
     }
     return PGD_OK;
 }

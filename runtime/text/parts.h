@@ -25,16 +25,22 @@ pgd_status pgd_text_grow(void **items, size_t *cap, size_t need, size_t item_byt
 
 // ---- unicode.c: classes of code points ---------------------------------------------------------
 
-// Bits of pgd_text_class.
+// Bits of pgd_text_class. Each is what one part of the library goes by, so two that sound alike
+// differ in some characters.
 enum {
-    PGD_TEXT_LETTER = 1, // \p{L}
-    PGD_TEXT_NUMBER = 2, // \p{N}
-    PGD_TEXT_SPACE = 4,  // White_Space
-    PGD_TEXT_WORD = 8,   // \w
-    PGD_TEXT_PUNCT = 16, // \p{P} or ASCII punctuation
-    PGD_TEXT_MARK = 32,  // \p{M}
+    PGD_TEXT_LETTER = 1,   // \p{L} in patterns
+    PGD_TEXT_NUMBER = 2,   // \p{N} in patterns
+    PGD_TEXT_SPACE = 4,    // \s everywhere
+    PGD_TEXT_WORD = 8,     // Whitespace, single_word
+    PGD_TEXT_PUNCT = 16,   // Punctuation
+    PGD_TEXT_MARK = 32,    // StripAccents
+    PGD_TEXT_ORDERED = 64, // normal forms: a combining class that is not 0
+    PGD_TEXT_DIGIT = 128,  // Digits
 };
 
+// unicode_table.c: (first code point << 8) | bits, in order, the first entry 0.
+extern const uint32_t pgd_text_class_table[];
+extern const size_t pgd_text_class_table_n;
 // cp may be PGD_UTF8_BAD: no class.
 uint32_t pgd_text_class(uint32_t cp);
 // Decodes the character at s[at] of well-formed text; *end is behind it.
@@ -166,7 +172,8 @@ typedef struct pgd_text_bpe_work pgd_text_bpe_work;
 pgd_status pgd_text_bpe_create(const pgd_json *json, const pgd_map *vocab, int32_t n_ids,
                                pgd_text_bpe **out) PGD_MUST_USE;
 void pgd_text_bpe_destroy(pgd_text_bpe *bpe); // NULL is fine
-pgd_status pgd_text_bpe_work_create(pgd_text_bpe_work **out) PGD_MUST_USE;
+// For the words of one text of about n_bytes, which must stay where they are, and one output.
+pgd_status pgd_text_bpe_work_create(size_t n_bytes, pgd_text_bpe_work **out) PGD_MUST_USE;
 void pgd_text_bpe_work_destroy(pgd_text_bpe_work *work); // NULL is fine
 // Appends the ids of one word.
 pgd_status pgd_text_bpe_encode(const pgd_text_bpe *bpe, pgd_str word, pgd_text_bpe_work *work,

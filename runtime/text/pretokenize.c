@@ -406,7 +406,7 @@ static pgd_status read_one(pgd_text_pretokenizer *p, const pgd_json *json, int32
         return read_chars(p, PGD_TEXT_PUNCT, behavior);
     }
     if (pgd_str_is(type, "Digits")) {
-        return read_chars(p, PGD_TEXT_NUMBER,
+        return read_chars(p, PGD_TEXT_DIGIT,
                           pgd_text_flag(json, "individual_digits", 0) ? ISOLATED : CONTIGUOUS);
     }
     return pgd_text_refuse("pre-tokenizer", json, KNOWN);

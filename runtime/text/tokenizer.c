@@ -205,8 +205,24 @@ static pgd_status read_file(const char *folder, const char *name, pgd_json_doc *
     return status;
 }
 
+static pgd_status create(pgd_text_tokenizer **out) {
+    *out = NULL;
+    pgd_text_tokenizer *t = pgd_mem_alloc(1, sizeof(*t));
+    if (t == NULL) {
+        return PGD_MEM_FAIL("a tokenizer", sizeof(*t));
+    }
+    t->bos = -1;
+    t->eos = -1;
+    pgd_status status = pgd_arena_create(0, &t->arena);
+    if (status != PGD_OK) {
+        pgd_mem_free(t);
+        return status;
+    }
+    *out = t;
+    return PGD_OK;
+}
+
 static pgd_status fill(pgd_text_tokenizer *t, const char *folder) {
-    PGD_TRY(pgd_arena_create(0, &t->arena));
     pgd_json_doc *doc = NULL;
     PGD_TRY(read_file(folder, "tokenizer.json", &doc));
     pgd_status status = read_tokenizer(t, pgd_json_root(doc));
@@ -224,20 +240,36 @@ static pgd_status fill(pgd_text_tokenizer *t, const char *folder) {
 }
 
 pgd_status pgd_text_tokenizer_open(const char *folder, pgd_text_tokenizer **out) {
-    *out = NULL;
-    pgd_text_tokenizer *t = pgd_mem_alloc(1, sizeof(*t));
-    if (t == NULL) {
-        return PGD_MEM_FAIL("a tokenizer", sizeof(*t));
-    }
-    t->bos = -1;
-    t->eos = -1;
-    pgd_status status = fill(t, folder);
+    PGD_TRY(create(out));
+    pgd_status status = fill(*out, folder);
     if (status != PGD_OK) {
-        pgd_text_tokenizer_close(t);
-        return pgd_fail_note(status, "while opening the tokenizer in %s", folder);
+        pgd_text_tokenizer_close(*out);
+        *out = NULL;
     }
-    *out = t;
-    return PGD_OK;
+    return pgd_fail_note(status, "while opening the tokenizer in %s", folder);
+}
+
+static pgd_status fill_parsed(pgd_text_tokenizer *t, pgd_str tokenizer, pgd_str config) {
+    pgd_json_doc *doc = NULL;
+    PGD_TRY(pgd_json_parse(tokenizer, "tokenizer.json", 0, &doc));
+    pgd_status status = read_tokenizer(t, pgd_json_root(doc));
+    pgd_json_free(doc);
+    if (status == PGD_OK && config.len > 0) {
+        PGD_TRY(pgd_json_parse(config, "tokenizer_config.json", 0, &doc));
+        status = read_config(t, pgd_json_root(doc));
+        pgd_json_free(doc);
+    }
+    return status;
+}
+
+pgd_status pgd_text_tokenizer_parse(pgd_str tokenizer, pgd_str config, pgd_text_tokenizer **out) {
+    PGD_TRY(create(out));
+    pgd_status status = fill_parsed(*out, tokenizer, config);
+    if (status != PGD_OK) {
+        pgd_text_tokenizer_close(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 void pgd_text_tokenizer_close(pgd_text_tokenizer *t) {

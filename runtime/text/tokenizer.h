@@ -18,6 +18,9 @@ typedef struct pgd_text_tokenizer pgd_text_tokenizer;
 // add_bos_token, add_eos_token) from a folder.
 //   fails  NOT_FOUND (no tokenizer.json), INVALID (damaged file), UNSUPPORTED (unknown part)
 pgd_status pgd_text_tokenizer_open(const char *folder, pgd_text_tokenizer **out) PGD_MUST_USE;
+// The same from memory: the text of tokenizer.json, and that of tokenizer_config.json or nothing.
+pgd_status pgd_text_tokenizer_parse(pgd_str tokenizer, pgd_str config,
+                                    pgd_text_tokenizer **out) PGD_MUST_USE;
 void pgd_text_tokenizer_close(pgd_text_tokenizer *t); // NULL is fine
 
 enum {

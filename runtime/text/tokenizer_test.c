@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -18,8 +17,6 @@
 #include "text/parts.h"
 #include "text/stream.h"
 #include "text/test_files.h"
-
-enum { MIB = 1 << 20 };
 
 static const char *const patterns[] = {
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -122,37 +119,42 @@ static void open_family(const char *name, pgd_text_tokenizer **out) {
     assert_int_equal(pgd_text_tokenizer_open(path, out), PGD_OK);
 }
 
-// One letter, spaces, line ends, marks, and a text that never merges: each a mebibyte.
-static void long_runs_take_little_time(void **state) {
+// Words with and without the memory of a long text.
+static void remembered_words_are_the_same(void **state) {
     (void)state;
-    static const char *const families[] = {
-        "gpt2", "llama3", "qwen2", "o200k", "deepseek", "llama2", "llama2-metaspace", "gemma"};
-    static const char *const runs[] = {"a", " ", "\n", " \n", "1", "e\xCC\x81\xCC\xA3", "<", "ab "};
-    char *text = pgd_mem_alloc(1, MIB);
+    static const char *const families[] = {"gpt2", "llama3", "llama2", "gemma"};
     for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+        enum { N_WORDS = 6000 };
         pgd_text_tokenizer *t = NULL;
+        pgd_text_bpe_work *with = NULL;
+        pgd_text_ids all = {0};
+        pgd_text *words = pgd_mem_alloc(N_WORDS, sizeof(*words));
         open_family(families[f], &t);
-        for (size_t k = 0; k < sizeof(runs) / sizeof(runs[0]); k++) {
-            size_t n = strlen(runs[k]);
-            for (size_t i = 0; i + n <= MIB; i += n) {
-                memcpy(text + i, runs[k], n);
+        assert_int_equal(pgd_text_bpe_work_create(1 << 20, &with), PGD_OK);
+        for (size_t i = 0; i < N_WORDS; i++) {
+            pgd_text_bpe_work *without = NULL;
+            pgd_text_ids one = {0};
+            random_text(&words[i], 1 + draw(3) * draw(8));
+            pgd_str word = pgd_text_view(&words[i]);
+            size_t at = all.n;
+            assert_int_equal(pgd_text_bpe_work_create(0, &without), PGD_OK);
+            assert_int_equal(pgd_text_bpe_encode(t->bpe, word, with, &all), PGD_OK);
+            assert_int_equal(pgd_text_bpe_encode(t->bpe, word, without, &one), PGD_OK);
+            if (all.n - at != one.n ||
+                (one.n > 0 && memcmp(all.ids + at, one.ids, one.n * sizeof(int32_t)) != 0)) {
+                fail_msg("%s: the word '%s'", families[f], word.ptr);
             }
-            pgd_text_ids ids = {0};
-            pgd_text back = {0};
-            clock_t start = clock();
-            pgd_str all = {text, MIB / n * n};
-            assert_int_equal(pgd_text_encode(t, all, 0, &ids), PGD_OK);
-            assert_int_equal(pgd_text_decode(t, ids.ids, ids.n, 0, &back), PGD_OK);
-            double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-            if (seconds > 20) { // quadratic work would take hours
-                fail_msg("%s: a mebibyte of '%s' took %.1f s", families[f], runs[k], seconds);
-            }
-            pgd_text_ids_free(&ids);
-            pgd_text_free(&back);
+            pgd_text_ids_free(&one);
+            pgd_text_bpe_work_destroy(without);
         }
+        for (size_t i = 0; i < N_WORDS; i++) {
+            pgd_text_free(&words[i]);
+        }
+        pgd_mem_free(words);
+        pgd_text_ids_free(&all);
+        pgd_text_bpe_work_destroy(with);
         pgd_text_tokenizer_close(t);
     }
-    pgd_mem_free(text);
 }
 
 static void a_hostile_pattern_ends_in_a_sentence(void **state) {
@@ -376,7 +378,7 @@ static void failing_allocations_leak_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fast_matchers_agree_with_pcre2),
-        cmocka_unit_test(long_runs_take_little_time),
+        cmocka_unit_test(remembered_words_are_the_same),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_sentence),
         cmocka_unit_test(ill_formed_text_is_replaced),
         cmocka_unit_test(threads_share_a_tokenizer),

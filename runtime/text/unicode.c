@@ -1,15 +1,12 @@
-// Classes of code points as the tokenizers of this room need them: a table for ASCII, utf8proc's
-// categories for the rest. White space is the Unicode property White_Space; a word character is
-// what UTS #18 calls one (Alphabetic, M, Nd, Pc, Join_Control).
-#include <utf8proc.h>
-
+// Classes of code points as the `tokenizers` library has them (unicode_table.c), with a short cut
+// for ASCII.
 #include "text/parts.h"
 
 // Classes of ASCII, by code point.
 #define C_    0
 #define CS    PGD_TEXT_SPACE
 #define CP    PGD_TEXT_PUNCT
-#define CN    (PGD_TEXT_NUMBER | PGD_TEXT_WORD)
+#define CN    (PGD_TEXT_NUMBER | PGD_TEXT_DIGIT | PGD_TEXT_WORD)
 #define CL    (PGD_TEXT_LETTER | PGD_TEXT_WORD)
 #define CU    (PGD_TEXT_PUNCT | PGD_TEXT_WORD)
 #define X8(c) c, c, c, c, c, c, c, c
@@ -24,41 +21,15 @@ static const uint8_t ascii_class[128] = {
     X8(CL), CL,     CL, CL, CP, CP, CP, CP, C_,     // 70-7F
 };
 
-// Alphabetic characters that are neither letters, marks nor numbers of kind Nl.
-static int32_t is_other_alphabetic(uint32_t cp) {
-    return (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
-           (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
-}
-
+// The last entry at or below cp.
 static uint32_t wide_class(uint32_t cp) {
-    switch (utf8proc_category((utf8proc_int32_t)cp)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: return PGD_TEXT_LETTER | PGD_TEXT_WORD;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL: return PGD_TEXT_NUMBER | PGD_TEXT_WORD;
-    case UTF8PROC_CATEGORY_NO: return PGD_TEXT_NUMBER;
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME: return PGD_TEXT_MARK | PGD_TEXT_WORD;
-    case UTF8PROC_CATEGORY_PC: return PGD_TEXT_PUNCT | PGD_TEXT_WORD;
-    case UTF8PROC_CATEGORY_PD:
-    case UTF8PROC_CATEGORY_PS:
-    case UTF8PROC_CATEGORY_PE:
-    case UTF8PROC_CATEGORY_PI:
-    case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO: return PGD_TEXT_PUNCT;
-    case UTF8PROC_CATEGORY_ZS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP: return PGD_TEXT_SPACE;
-    default: break;
+    const uint32_t *at = pgd_text_class_table;
+    for (size_t n = pgd_text_class_table_n; n > 1;) {
+        size_t half = n / 2;
+        at = at[half] >> 8 <= cp ? at + half : at;
+        n -= half;
     }
-    if (cp == 0x85) {
-        return PGD_TEXT_SPACE;
-    }
-    return cp == 0x200C || cp == 0x200D || is_other_alphabetic(cp) ? PGD_TEXT_WORD : 0;
+    return *at & 0xFF;
 }
 
 uint32_t pgd_text_class(uint32_t cp) {

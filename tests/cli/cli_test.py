@@ -42,7 +42,7 @@ class WrongUse(unittest.TestCase):
 
     def test_commands_and_flags(self):
         self.refuse(["runn"], "runn", "did you mean run?")
-        self.refuse(["serve"], "serve")
+        self.refuse(["quantize"], "quantize")
         self.refuse(["run", "--devic", "cpu"], "--devic", "--device")
         self.refuse(["run", "-p"], "-p", "TEXT")
         self.refuse(["run", "-z"], "-z")
@@ -54,6 +54,10 @@ class WrongUse(unittest.TestCase):
         self.refuse(["run", "-p", "x", "--top-p", "1.5"], "--top-p", "1.5", "from 0 to 1")
         self.refuse(["run", "-p", "x", "--temperature", "nan"], "--temperature", "nan")
         self.refuse(["run", "-p", "x", "--seed", "-1"], "--seed", "-1")
+        self.refuse(["run", "-p", "x", "--answers", "200"], "--answers", "200", "from 1 to 128")
+        self.refuse(["run", "-p", "x", "--presence-penalty", "3"], "--presence-penalty", "3")
+        self.refuse(["run", NANO, "-p", "x", "--stop", ""], "stop[0]", "0 bytes")
+        self.refuse(["run", NANO, "-p", "x", "--bad-word", " "], "bad_words[0]", "blank")
         self.refuse(["run", "-p", "x", "-f", "y"], "--prompt", "--file")
         self.refuse(["run", "-f", "/no/such/file"], "/no/such/file")
         self.refuse(["batch", "-i", "x"], "--output")
@@ -100,8 +104,8 @@ class WrongModel(unittest.TestCase):
     def tearDown(self):
         self.folder.cleanup()
 
-    def refuse(self, *words, model=None):
-        status, out, err = pagoda("run", model or self.model, "-p", "x")
+    def refuse(self, *words, model=None, env=None):
+        status, out, err = pagoda("run", model or self.model, "-p", "x", env=env)
         self.assertEqual(status, 2, err)
         self.assertEqual(out, "")
         for word in words:
@@ -116,7 +120,8 @@ class WrongModel(unittest.TestCase):
     def test_names(self):
         self.refuse("/no/such", model="/no/such")
         self.refuse("gguf", model="model.gguf")
-        self.refuse("org/name", model="org/name")
+        offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": self.folder.name}
+        self.refuse("org/name", "HF_HUB_OFFLINE", model="org/name", env=offline)
 
     def test_config(self):
         self.edit_config(architectures=["FalconForCausalLM"])
@@ -187,6 +192,33 @@ class Commands(unittest.TestCase):
         self.assertEqual(status, 0, err)
         self.assertEqual(plain, answer["text"] + "\n")
         self.assertIn("tokens/s", err)
+
+    def test_stop_answers_and_logprobs(self):
+        args = ["run", NANO, "-p", "Once upon a time", "-n", "40", "-q", "--ignore-eos"]
+        whole = pagoda(*args, "-t", "0")[1]
+        self.assertIn(".", whole)
+        status, out, err = pagoda(*args, "-t", "0", "--stop", ".", "--stop", "zzz")
+        self.assertEqual((status, out), (0, whole[: whole.index(".")] + "\n"), err)
+        status, out, err = pagoda(*args, "-t", "0", "--stop", ".", "--include-stop")
+        self.assertEqual((status, out), (0, whole[: whole.index(".") + 1] + "\n"), err)
+        status, out, err = pagoda(*args, "-t", "0", "--bad-word", ".", "--bad-word", ",")
+        self.assertEqual(status, 0, err)
+        self.assertNotEqual(out, whole)
+        many = [*args, "-t", "0.9", "--seed", "3", "--answers", "3"]
+        status, out, err = pagoda(*many, "--stop", ".", "--logprobs", "2", "--json")
+        self.assertEqual(status, 0, err)
+        answers = json.loads(out)["answers"]
+        self.assertEqual([a["index"] for a in answers], [0, 1, 2])
+        for seed, answer in zip("345", answers):
+            one = [*args, "-t", "0.9", "--seed", seed, "--stop", "."]
+            self.assertEqual(pagoda(*one)[1], answer["text"] + "\n")
+            self.assertEqual((answer["finish_reason"], answer["stop_reason"]), ("stop", "."))
+            told = sum(row[0][1] for row in answer["logprobs"])
+            self.assertAlmostEqual(answer["cumulative_logprob"], told, places=3)
+            for token, row in zip(answer["token_ids"], answer["logprobs"]):
+                self.assertEqual((row[0][0], len(row)), (token, 3))
+        status, out, err = pagoda(*many)
+        self.assertEqual((status, out.count("[")), (0, 3), err)
 
     def test_order_of_sources(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -302,6 +334,49 @@ class Batch(unittest.TestCase):
         for name, word in (("d", "temperature"), ("e", "colour"), ("f", "prompt"), ("g", "stream")):
             response = answers[name]["response"]
             self.assertEqual(response["status_code"], 400)
+            self.assertIn(word, response["body"]["error"]["message"])
+
+    def test_sampling_fields(self):
+        message = [{"role": "user", "content": "What is the capital of France?"}]
+        status, _, err = self.run_batch(
+            [
+                self.line("a", messages=message, temperature=0, n=2, logprobs=True,
+                          top_logprobs=2, stop=["."], presence_penalty=0.1, seed=1),
+                self.line("b", prompt="Once upon a", temperature=0, logprobs=1, max_tokens=5,
+                          allowed_token_ids=[5, 6], logit_bias={"6": 100}),
+                self.line("c", prompt="x", n=200),
+                self.line("d", prompt="x", logit_bias={"six": 1}),
+                self.line("e", prompt="x", stop=["a"] * 17),
+                self.line("f", messages=message, top_logprobs=3),
+                self.line("g", prompt="x", frequency_penalty=-3),
+                self.line("h", prompt="x", bad_words=["ok", 3]),
+            ]
+        )
+        self.assertEqual(status, 0, err)
+        answers, _ = self.answers()
+        body = answers["a"]["response"]["body"]
+        self.assertEqual([c["index"] for c in body["choices"]], [0, 1])
+        tokens = 0
+        for choice in body["choices"]:
+            self.assertEqual(choice["message"]["content"], "The capital of France is Paris")
+            self.assertEqual((choice["finish_reason"], choice["stop_reason"]), ("stop", "."))
+            content = choice["logprobs"]["content"]
+            tokens += len(content)
+            self.assertEqual("".join(t["token"] for t in content),
+                             choice["message"]["content"] + ".")
+            for token in content:
+                self.assertEqual(bytes(token["bytes"]).decode(), token["token"])
+                self.assertEqual(len(token["top_logprobs"]), 2)
+                self.assertLessEqual(token["logprob"], token["top_logprobs"][0]["logprob"])
+        self.assertEqual(body["usage"]["completion_tokens"], tokens)
+        logprobs = answers["b"]["response"]["body"]["choices"][0]["logprobs"]
+        self.assertEqual(len(set(logprobs["tokens"])), 1)
+        self.assertEqual([len(logprobs[k]) for k in
+                          ("tokens", "token_logprobs", "top_logprobs", "text_offset")], [5] * 4)
+        for name, word in (("c", "n is 200"), ("d", "six"), ("e", "stop"), ("f", "top_logprobs"),
+                           ("g", "frequency_penalty"), ("h", "bad_words")):
+            response = answers[name]["response"]
+            self.assertEqual(response["status_code"], 400, name)
             self.assertIn(word, response["body"]["error"]["message"])
 
     def test_torn_run_goes_on(self):

@@ -1,6 +1,7 @@
 // Batch invariance: whatever runs beside a request, however its prompt is cut, however many threads
 // there are, however often it is preempted and whatever of it is read from the prefix cache, its
-// tokens and its logits are the same bytes.
+// tokens, its logits and what it tells of log probabilities are the same bytes, with penalties and
+// several answers too.
 //
 //   invariance_test DEVICE MODEL...
 //
@@ -21,11 +22,17 @@ typedef struct request_case {
     int32_t max_tokens;
     float temperature;
     uint64_t seed;
+    float repetition;
+    float presence;
+    int32_t n;
+    int32_t n_logprobs; // -1 = none, as the next
+    int32_t n_prompt_logprobs;
 } request_case;
 
 typedef struct answer {
     int32_t ids[MAX_NEW];
     int32_t n_ids;
+    uint64_t told; // hash of log probabilities and of the other answers
     float *logits; // [vocab] behind the last token
 } answer;
 
@@ -78,6 +85,11 @@ static void make_cases(int32_t vocab, request_case *cases) {
         c->max_tokens = 1 + (int32_t)(next_random(&state) % MAX_NEW);
         c->temperature = i % 2 == 0 ? 0.0f : 0.8f;
         c->seed = next_random(&state);
+        c->repetition = i % 4 == 1 ? 1.2f : 0.0f;
+        c->presence = i % 5 == 2 ? 0.7f : 0.0f;
+        c->n = i % 8 == 5 ? 3 : 1;
+        c->n_logprobs = i % 3 == 0 ? i % 4 : -1;
+        c->n_prompt_logprobs = i % 7 == 4 ? i % 3 : -1;
         for (int32_t k = 0; k < c->n_ids; k++) {
             c->ids[k] = (int32_t)(next_random(&state) % (uint64_t)vocab);
         }
@@ -110,6 +122,38 @@ static pgd_status open_engine(const char *device, const char *model, const way *
     return pgd_engine_create(&options, out);
 }
 
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < n; i++) {
+        hash = (hash ^ p[i]) * UINT64_C(1099511628211); // FNV-1a
+    }
+    return hash;
+}
+
+static uint64_t hash_rows(uint64_t hash, const float *p, const int32_t *ids, const int32_t *ranks,
+                          int32_t n_rows, int32_t n) {
+    if (n < 0) {
+        return hash;
+    }
+    const size_t cells = (size_t)n_rows * ((size_t)n + 1);
+    hash = hash_bytes(hash, p, cells * sizeof(*p));
+    hash = hash_bytes(hash, ids, cells * sizeof(*ids));
+    return hash_bytes(hash, ranks, (size_t)n_rows * sizeof(*ranks));
+}
+
+static uint64_t hash_told(const pgd_request *r, int32_t n) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (int32_t i = 0; i < n; i++) {
+        pgd_output o = {.size = sizeof(o)};
+        pgd_request_choice(r, i, &o);
+        hash = hash_bytes(hash, o.ids, (size_t)o.n_ids * sizeof(*o.ids));
+        hash = hash_rows(hash, o.logprobs, o.logprob_ids, o.ranks, o.n_ids, o.n_logprobs);
+        hash = hash_rows(hash, o.prompt_logprobs, o.prompt_logprob_ids, o.prompt_ranks, o.n_prompt,
+                         o.n_prompt_logprobs);
+    }
+    return hash;
+}
+
 static pgd_status run_way(pgd_engine *engine, const request_case *cases, answer *answers,
                           int32_t vocab) {
     pgd_request_desc descs[N_REQUESTS];
@@ -125,6 +169,13 @@ static pgd_status run_way(pgd_engine *engine, const request_case *cases, answer 
             .has_seed = 1,
             .seed = cases[i].seed,
             .ignore_eos = 1,
+            .n = cases[i].n,
+            .repetition_penalty = cases[i].repetition,
+            .presence_penalty = cases[i].presence,
+            .has_logprobs = cases[i].n_logprobs >= 0,
+            .n_logprobs = cases[i].n_logprobs,
+            .has_prompt_logprobs = cases[i].n_prompt_logprobs >= 0,
+            .n_prompt_logprobs = cases[i].n_prompt_logprobs,
         };
     }
     PGD_TRY(pgd_engine_generate(engine, descs, N_REQUESTS, NULL, NULL, requests));
@@ -134,6 +185,7 @@ static pgd_status run_way(pgd_engine *engine, const request_case *cases, answer 
         answers[i].n_ids = o.n_ids;
         memcpy(answers[i].ids, o.ids, (size_t)o.n_ids * sizeof(int32_t));
         memcpy(answers[i].logits, pgd_request_logits(requests[i]), (size_t)vocab * sizeof(float));
+        answers[i].told = hash_told(requests[i], cases[i].n);
         pgd_request_release(requests[i]);
     }
     return PGD_OK;
@@ -148,13 +200,16 @@ static void compare(const char *model, const way *w, const request_case *cases,
         int32_t same_ids = a->n_ids == cases[i].max_tokens && a->n_ids == b->n_ids &&
                            memcmp(a->ids, b->ids, n) == 0;
         int32_t same_logits = memcmp(a->logits, b->logits, (size_t)vocab * sizeof(float)) == 0;
-        if (same_ids && same_logits) {
+        if (same_ids && same_logits && a->told == b->told) {
             n_passed++;
             continue;
         }
         n_failed++;
         printf("FAILED %s, %s, request %d (%d tokens): %s differ\n", model, w->name, i,
-               cases[i].n_ids, same_ids ? "logits" : "tokens");
+               cases[i].n_ids,
+               !same_ids      ? "tokens"
+               : !same_logits ? "logits"
+                              : "log probabilities or further answers");
     }
 }
 

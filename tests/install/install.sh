@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install.sh BUILD CC: installs, moves the tree, runs the program from there, and builds a program
-# on the installed header and library.
+# install.sh BUILD CC: installs, moves the tree, runs the program from there, and builds the
+# examples on the installed library, by find_package and by pkg-config.
 build=$1
 cc=$2
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -24,12 +24,18 @@ echo "libpagoda.so and libpgd-cpu.so: $size bytes, 3000000 allowed"
 ((size < 3000000)) || fail "libpagoda.so and libpgd-cpu.so have $size bytes"
 runs "$prefix"
 
-cat >"$work/embed.c" <<'C'
-#include <pagoda/pagoda.h>
-int main(void) {
-    return pgd_engine_destroy == 0;
-}
-C
-"$cc" -std=c11 "$work/embed.c" -o "$work/embed" -I"$prefix/include" -L"$prefix/lib" -lpagoda \
-    -Wl,-rpath,"$prefix/lib"
-bare "$work/embed" || fail "a program on the installed library does not run"
+# From the moved tree, with an environment that knows nothing of the build.
+examples=$source_dir/examples
+cmake -S "$examples" -B "$work/examples" "-DCMAKE_PREFIX_PATH=$prefix" "-DCMAKE_C_COMPILER=$cc" \
+    >"$work/log" 2>&1 && cmake --build "$work/examples" >>"$work/log" 2>&1 ||
+    fail "$(cat "$work/log")"
+for name in batch streaming async; do
+    bare "$(command -v python3)" "$examples/examples_test.py" $name \
+        "$work/examples/bin/examples/$name" nano cpu || fail "$name, by find_package"
+    flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs pagoda) ||
+        fail "pkg-config"
+    eval "$cc" -std=c11 '"$examples/$name.c"' -o '"$work/$name"' "$flags" \
+        '"-Wl,-rpath,$prefix/lib"' || fail "$name does not compile with: $flags"
+    bare "$(command -v python3)" "$examples/examples_test.py" $name "$work/$name" nano cpu ||
+        fail "$name, by pkg-config"
+done

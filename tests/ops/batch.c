@@ -1,6 +1,7 @@
 // The batch of a case: a block with every array, the same on both sides.
 #include "ops.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,10 @@ static uint64_t place(uint64_t *at, uint64_t bytes) {
     uint64_t offset = *at;
     *at = (offset + bytes + 63) / 64 * 64;
     return offset;
+}
+
+static uint64_t mask_words(const ops_batch_spec *spec) {
+    return ((uint64_t)spec->vocab + 31) / 32;
 }
 
 // Caps and offsets; gives the bytes of the block.
@@ -43,6 +48,10 @@ static uint64_t lay_out(pgd_batch *b, const ops_batch_spec *spec) {
     b->seq_slot = place(&at, seqs * i32);
     b->slots[0] = place(&at, tokens * i32);
     b->sampling = place(&at, seqs * sizeof(pgd_sampling));
+    if (spec->lists) {
+        b->mask = place(&at, seqs * mask_words(spec) * sizeof(uint32_t));
+        b->bias = place(&at, seqs * OPS_BIASES * sizeof(pgd_bias));
+    }
     b->upload_bytes = at;
     b->block_table[0] = place(&at, seqs * (uint64_t)b->cap_blocks[0] * i32);
     b->last = place(&at, seqs * i32);
@@ -107,6 +116,40 @@ static void fill_rows(ops_fixture *f, const ops_batch_spec *spec, const ops_seq 
     }
 }
 
+// Few, half, most, all or none of the bits set; also those behind the vocabulary.
+static void fill_mask(ops_fixture *f, uint32_t *row, uint64_t words) {
+    const int64_t kind = ops_between(&f->rng, 0, 11);
+    uint64_t i;
+    for (i = 0; i < words; i++) {
+        uint64_t a = ops_next(&f->rng), b = ops_next(&f->rng);
+        row[i] = (uint32_t)(kind < 3   ? a & b & a >> 32
+                            : kind < 6 ? a
+                            : kind < 9 ? a | b
+                                       : kind < 11 ? UINT64_MAX : 0);
+    }
+}
+
+static void fill_lists(ops_fixture *f, const ops_batch_spec *spec) {
+    static const float adds[] = {-100, 100, -2, 0.5F, 0};
+    const pgd_batch *b = &f->batch[OPS_HOST];
+    uint32_t *mask = ops_array(f, b->mask);
+    pgd_bias *bias = ops_array(f, b->bias);
+    int32_t i;
+    for (i = 0; i < OPS_SEQS; i++) {
+        fill_mask(f, mask + (uint64_t)i * mask_words(spec), mask_words(spec));
+    }
+    for (i = 0; i < OPS_SEQS * OPS_BIASES; i++) {
+        int64_t kind = ops_between(&f->rng, 0, 7);
+        bias[i].id = (int32_t)ops_between(&f->rng, 0, spec->vocab - 1);
+        bias[i].add = kind == 0   ? -INFINITY
+                      : kind == 1 ? (float)ops_normal(&f->rng)
+                                  : adds[ops_between(&f->rng, 0, 4)];
+        if (i % OPS_BIASES > 0 && kind == 7) { // twice the same token
+            bias[i].id = bias[i - 1].id;
+        }
+    }
+}
+
 void ops_batch_fill(ops_fixture *f, const ops_batch_spec *spec) {
     const pgd_batch *b = &f->batch[OPS_HOST];
     const ops_memory *m = &f->memories[f->block];
@@ -130,10 +173,13 @@ void ops_batch_fill(ops_fixture *f, const ops_batch_spec *spec) {
         head->max_kv = s->kv_len > head->max_kv ? s->kv_len : head->max_kv;
         if (s->out && s->rows > 0) {
             ((int32_t *)ops_array(f, b->out_rows))[f->n_out] = row - 1;
-            ((int32_t *)ops_array(f, b->out_slot))[f->n_out] = s->slot;
+            ((int32_t *)ops_array(f, b->out_slot))[f->n_out] = s->hidden ? -1 : s->slot;
             ((pgd_sampling *)ops_array(f, b->sampling))[f->n_out] = spec->sampling[f->n_out];
             f->n_out++;
         }
+    }
+    if (spec->lists) {
+        fill_lists(f, spec);
     }
     start[spec->n_seqs] = row;
     head->n_tokens = row;
@@ -256,5 +302,41 @@ void ops_draw_sampling(ops_rng *r, ops_batch_spec *spec) {
         if (ops_between(r, 0, 2) == 0) {
             s->min_p = (float)ops_between(r, 1, 50) / 100;
         }
+    }
+}
+
+static void draw_penalties(ops_rng *r, pgd_sampling *s) {
+    static const float repetitions[] = {0, 1, 0.5F, 1.1F, 1.3F, 7};
+    s->repetition = repetitions[ops_between(r, 0, 5)];
+    s->presence = ops_between(r, 0, 1) == 0 ? (float)ops_normal(r) : 0;
+    s->frequency = ops_between(r, 0, 1) == 0 ? (float)ops_normal(r) : 0;
+}
+
+void ops_draw_fields(ops_rng *r, ops_batch_spec *spec, int32_t most_best) {
+    static const int32_t few[] = {0, 1, 5, 20};
+    int32_t i;
+    for (i = 0; i < OPS_SEQS; i++) {
+        pgd_sampling *s = &spec->sampling[i];
+        if (ops_between(r, 0, 2) == 0) {
+            s->mask_row = i + 1;
+        }
+        if (ops_between(r, 0, 2) == 0) {
+            s->bias_start = i * OPS_BIASES;
+            s->bias_count = (int32_t)ops_between(r, 0, OPS_BIASES);
+        }
+        if (ops_between(r, 0, 1) == 0) {
+            s->state_row = (i * 5 + 7) % OPS_SEQS + 1; // 5 and 24 share no factor
+            draw_penalties(r, s);
+        }
+        if (ops_between(r, 0, 3) == 0) {
+            s->flags |= PGD_SAMPLE_GIVEN;
+            s->given = (int32_t)ops_between(r, 0, spec->vocab - 1);
+        }
+        if (ops_between(r, 0, 1) == 0) {
+            int32_t best = few[ops_between(r, 0, 3)];
+            s->flags |= PGD_SAMPLE_LOGPROBS;
+            s->n_logprobs = best < most_best && ops_between(r, 0, 3) > 0 ? best : most_best;
+        }
+        spec->seqs[i].hidden = ops_between(r, 0, 5) == 0;
     }
 }

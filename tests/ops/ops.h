@@ -61,6 +61,7 @@ enum {
     OPS_MEMORIES = 40,
     OPS_ASKS = 12,
     OPS_SEQS = 24,
+    OPS_BIASES = 6, // most of an output
     OPS_HOST = 0,
     OPS_DEV = 1,
 };
@@ -96,7 +97,8 @@ typedef struct ops_seq {
     int32_t rows;   // of this step
     int32_t kv_len; // after it
     int32_t slot;
-    int32_t out; // 1: its last row gives logits
+    int32_t out;    // 1: its last row gives logits
+    int32_t hidden; // 1: its token is not put into last (out_slot -1)
 } ops_seq;
 
 typedef struct ops_batch_spec {
@@ -106,6 +108,8 @@ typedef struct ops_batch_spec {
     int32_t n_axes;     // 0 = 1
     int32_t block_tokens;
     int32_t vocab;
+    int32_t lists; // 1: with masks and biases, filled at random; output r has mask row r + 1 and
+                   // biases from r * OPS_BIASES on
     pgd_sampling sampling[OPS_SEQS]; // of each output
 } ops_batch_spec;
 
@@ -199,6 +203,9 @@ typedef struct ops_rows_case {
 ops_rows_case ops_draw_rows(ops_fixture *f, int64_t most);
 // Draws temperature, top_k, top_p, min_p, greedy for every output.
 void ops_draw_sampling(ops_rng *r, ops_batch_spec *spec);
+// Draws masks, biases, penalties, given tokens and log probabilities on top, for a spec with lists.
+// Output r counts in its own row of a state of OPS_SEQS rows or in none.
+void ops_draw_fields(ops_rng *r, ops_batch_spec *spec, int32_t most_best);
 void *ops_array(const ops_fixture *f, uint64_t offset); // of the host's block
 // The op writes last and sampled.
 void ops_may_write_tokens(ops_fixture *f);
@@ -263,6 +270,21 @@ void ops_compare(ops_fixture *f, const ops_tensor *t, int64_t rows, int32_t tole
 void ops_compare_values(ops_fixture *f, const char *name, int32_t dtype, const void *want,
                         const void *got, int64_t n, int64_t width, int32_t tolerance,
                         int32_t narrowest);
+
+// ---- told.c: the tensors that sample may have ---------------------------------------------------
+
+typedef struct ops_told {
+    ops_tensor logprobs, top_ids, ranks, state;
+    int32_t rows;
+} ops_told;
+
+// Room for `cap` rows with the n_best best of a vocabulary, and a state with counts in it.
+ops_told ops_make_told(ops_fixture *f, int64_t cap, int64_t n_best, int64_t vocab);
+// The reference's state as it was before the op.
+void ops_told_restart(ops_fixture *f, const ops_told *t);
+// State, ids and ranks bit for bit, log probabilities within their bound; what was not asked for is
+// as it was.
+void ops_compare_told(ops_fixture *f, const ops_told *t);
 
 // ---- suites ------------------------------------------------------------------------------------
 

@@ -1,0 +1,274 @@
+// Draws a token of a row. The numbers are those of kernels/ref/sample.c, so that equal logits give
+// equal ids; the way to them differs:
+//
+//   min_p    becomes a floor, because the distance from the best rises with the logit
+//   top_k    becomes a floor: the k-th largest of what is left
+//   top_p    the masses of what is left fall into 1024 bins by their keys; the bin in which the
+//            share to drop ends is cut into 1024 again, until its keys are one. What weighs less
+//            than 2^-40 has no mass and is not looked at; what is far from the best is summed in
+//            f32, and in full only if its rounding could matter
+//   race     64 tokens at a time; those that may win by a cheap bound are computed. The best token
+//            runs first: blocks that could not win against it with the loudest noise are passed over
+//
+// Nothing is sorted and nothing is allocated. Compiled without fused multiply-adds.
+#include <math.h>
+#include <string.h>
+
+#include "sample.h"
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#define LN2_HIGH 0x1.62e42fee00000p-1
+#define LN2_LOW  0x1.a39ef35793c76p-33
+#define SQRT2    0x1.6a09e667f3bcdp+0
+#define W_NONE   (-27.8) // e^-27.8 < 2^-40
+#define W_NEAR   (-12.0) // a share to drop seldom ends farther away
+#define LOUDEST  22.9    // -log(-log(1 - 2^-33)) < 22.9
+
+double cpu_log_of(double v) {
+    uint64_t bits = 0;
+    double f = 0;
+    memcpy(&bits, &v, sizeof(bits));
+    double k = (double)((int64_t)(bits >> 52) - 1023);
+    bits = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1023) << 52;
+    memcpy(&f, &bits, sizeof(f));
+    if (f > SQRT2) {
+        f = f * 0.5;
+        k = k + 1;
+    }
+    const double s = (f - 1) / (f + 1);
+    const double z = s * s;
+    double p = 1.0 / 21;
+    for (int i = 9; i >= 0; i--) {
+        p = p * z + 1.0 / (2 * i + 1);
+    }
+    return (k * LN2_LOW + 2 * (s * p)) + k * LN2_HIGH;
+}
+
+typedef struct draw {
+    const cpu_row *row;
+    float floor;    // logits below it are dropped
+    double inverse; // 1 / temperature
+} draw;
+
+static inline double distance(const draw *d, float v) {
+    const float max = d->row->max;
+    return v == max ? 0 : ((double)v - (double)max) * d->inverse;
+}
+
+// The floor, or a higher value if all logits below that lie farther from the best than `gap` (a
+// negative distance, kept with a margin for rounding).
+static float far_floor(const draw *d, double gap) {
+    const double v = (double)d->row->max + gap / d->inverse * 1.0001;
+    const double margin = fabs(v) * 0x1p-22;
+    if (!isfinite(v) || !(v - margin > (double)d->floor)) {
+        return d->floor;
+    }
+    return (float)(v - margin);
+}
+
+// Smallest logit that min_p lets stay.
+static float min_p_floor(const draw *d, float min_p) {
+    const double nearest = cpu_log_of((double)min_p);
+    uint32_t low = cpu_key_of(-INFINITY);
+    uint32_t high = cpu_key_of(d->row->max);
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (distance(d, cpu_value_of(middle)) >= nearest) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return cpu_value_of(high);
+}
+
+// ---- top_p -------------------------------------------------------------------------------------
+
+enum { BIN_BITS = 10, FEW_BLOCKS = 128 };
+_Static_assert(PGD_CPU_BINS == 1 << BIN_BITS, "bins of a level");
+
+// Keys from first to last, cut into bins of 2^shift.
+typedef struct span {
+    uint32_t first;
+    uint32_t last;
+    int32_t shift;
+} span;
+
+static span span_of(uint32_t first, uint32_t last) {
+    span s = {.first = first, .last = last};
+    while ((last - first) >> s.shift >= PGD_CPU_BINS) {
+        s.shift++;
+    }
+    return s;
+}
+
+// The bin in which *room ends, taken from the lowest on; what lies below it is taken off *room.
+static uint32_t find_bin(const span *s, const uint64_t *mass, int64_t *room) {
+    const uint32_t last = (s->last - s->first) >> s->shift;
+    uint32_t bin = 0;
+    while (bin < last && (int64_t)mass[bin] <= *room) {
+        *room -= (int64_t)mass[bin];
+        bin++;
+    }
+    return bin;
+}
+
+// What may be dropped of a mass `sum`, when the lowest `tail` of more is dropped before.
+static int64_t room_of(uint64_t sum, double tail, uint64_t share) {
+    const uint64_t below = (uint64_t)tail;
+    sum += below;
+    return (int64_t)((sum >> 24) * share + (((sum & 0xffffff) * share) >> 24)) - (int64_t)below;
+}
+
+// Finds the floor among live values from `low` on. Left are also logits below low, whose mass is
+// about `tail`: the more it is, the less is dropped above, so if the least and the most it can be
+// lead to the same key, that is the one. False when they do not.
+//   tail  0 = nothing is left there; else it is off by 2^-18 of it and the rounding of each token
+static bool floor_among(draw *d, cpu_live live, float low, double tail, uint64_t share) {
+    const cpu_row *row = d->row;
+    const double off = tail > 0 ? tail * 0x1p-17 + (double)row->n : 0;
+    span s = span_of(cpu_key_of(low), cpu_key_of(row->max));
+    int64_t most = INT64_MIN;
+    int64_t least = 0;
+    for (;;) {
+        uint64_t mass[PGD_CPU_BINS + 1] = {0};
+        row->k->f32_mass_bins(live.v, live.n, row->max, d->inverse, s.first, s.last, s.shift, mass);
+        if (most == INT64_MIN) {
+            uint64_t sum = 0;
+            for (uint32_t i = 0; i < PGD_CPU_BINS; i++) {
+                sum += mass[i];
+            }
+            most = room_of(sum, tail > off ? tail - off : 0, share);
+            least = room_of(sum, tail + off, share);
+        }
+        const uint32_t bin = find_bin(&s, mass, &most);
+        if (least < 0 || find_bin(&s, mass, &least) != bin) {
+            return false;
+        }
+        const uint32_t first = s.first + (bin << s.shift);
+        if (s.shift == 0) {
+            d->floor = cpu_value_of(first);
+            return true;
+        }
+        const uint32_t width = (1u << s.shift) - 1;
+        s = span_of(first, s.last - first < width ? s.last : first + width);
+        live.n = row->k->f32_keep(live.v, live.n, cpu_value_of(s.first), cpu_value_of(s.last),
+                                  row->list);
+        live.v = row->list;
+    }
+}
+
+// Raises the floor above the largest logit up to which the mass stays within the share to drop,
+// never above the largest one. Of many tokens with mass the far ones are summed in f32 first.
+static void keep_top_p(draw *d, float top_p) {
+    const cpu_row *row = d->row;
+    const uint64_t share = (UINT64_C(1) << 24) - (uint64_t)((double)top_p * 0x1p+24);
+    const float low = far_floor(d, W_NONE);
+    const float near = far_floor(d, W_NEAR);
+    if (near > low && row->k->f32_count_ge(row->top, row->blocks, low) > FEW_BLOCKS) {
+        const cpu_live live = cpu_row_live(row, near);
+        if (live.v != row->v) {
+            const double rest =
+                row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse, d->floor, near);
+            if (floor_among(d, live, near, rest * 0x1p+40, share)) {
+                return;
+            }
+        }
+    }
+    (void)floor_among(d, cpu_row_live(row, low), low, 0, share);
+}
+
+// ---- the race ----------------------------------------------------------------------------------
+
+typedef struct leader {
+    double mark;
+    int32_t id;
+    float reach; // e^-mark, a little more
+} leader;
+
+static void run(const draw *d, int32_t id, uint32_t word, leader *best) {
+    const double u = ((double)word + 0.5) * 0x1p-32;
+    const double mark = distance(d, d->row->v[id]) - cpu_log_of(-cpu_log_of(u));
+    if (mark > best->mark || (mark == best->mark && id < best->id)) {
+        best->mark = mark;
+        best->id = id;
+        best->reach = 1.01f * expf((float)-mark);
+    }
+}
+
+// The 64 tokens from `start` on, fewer at the end of the row.
+static void run_step(const draw *d, int64_t start, const uint32_t *words, leader *best) {
+    const cpu_row *row = d->row;
+    const float *v = row->v + start;
+    float padded[CPU_SAMPLE_STEP];
+    if (row->n - start < CPU_SAMPLE_STEP) {
+        for (int64_t j = 0; j < CPU_SAMPLE_STEP; j++) {
+            padded[j] = j < row->n - start ? v[j] : NAN;
+        }
+        v = padded;
+    }
+    uint64_t may =
+        row->k->f32_race_64(v, words, row->max, (float)d->inverse, (float)best->mark, d->floor);
+    for (; may != 0; may &= may - 1) {
+        const int i = __builtin_ctzll(may);
+        run(d, (int32_t)(start + i), words[i], best);
+    }
+}
+
+// e^d of the largest of each block: how far its noise has to reach.
+static void find_reach(const draw *d, float *reach) {
+    const cpu_row *row = d->row;
+    const float inverse = (float)d->inverse;
+    for (int64_t b = 0; b < row->blocks; b++) {
+        reach[b] = (row->top[b] - row->max) * inverse;
+    }
+    row->k->f32_exp(reach, reach, row->blocks);
+}
+
+// Whether the loudest of 64 words may win at the distance of `reach`; see f32_race_64.
+static bool may_win(uint32_t loudest, float reach) {
+    return !((float)(int32_t)(~loudest >> 1) * 0x1p-31f > reach);
+}
+
+static int32_t race(draw *d, uint64_t seed, uint64_t position) {
+    const cpu_row *row = d->row;
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    const uint32_t counter[2] = {(uint32_t)position, (uint32_t)(position >> 32)};
+    leader best = {.mark = -INFINITY, .id = -1};
+    uint32_t words[CPU_SAMPLE_STEP];
+    float reach[CPU_SAMPLE_BLOCKS];
+    row->k->u32_philox_64(counter, key, (uint32_t)(row->best / 4), words);
+    run(d, (int32_t)row->best, words[row->best % 4], &best);
+    d->floor = far_floor(d, best.mark - LOUDEST);
+    find_reach(d, reach);
+    for (int64_t b = 0; b < row->blocks; b++) {
+        const int64_t end = cpu_min(row->n, (b + 1) * row->block);
+        if (!(row->top[b] >= d->floor)) {
+            continue;
+        }
+        for (int64_t i = b * row->block; i < end; i += CPU_SAMPLE_STEP) {
+            const uint32_t loudest = row->k->u32_philox_64(counter, key, (uint32_t)(i / 4), words);
+            if (may_win(loudest, reach[b] * best.reach)) {
+                run_step(d, i, words, &best);
+            }
+        }
+    }
+    return best.id;
+}
+
+int32_t cpu_draw(const cpu_row *row, const pgd_sampling *s) {
+    draw d = {.row = row, .floor = -INFINITY, .inverse = 1.0 / (double)s->temperature};
+    if (s->min_p > 0) {
+        d.floor = min_p_floor(&d, s->min_p);
+    }
+    if (s->top_k > 0) {
+        d.floor = cpu_row_kth(row, d.floor, s->top_k);
+    }
+    if (s->top_p > 0 && s->top_p < 1) {
+        keep_top_p(&d, s->top_p);
+    }
+    return race(&d, s->seed, s->counter);
+}

@@ -1,0 +1,158 @@
+// See metrics.h.
+#include "serve/metrics.h"
+
+typedef struct histogram_kind {
+    const char *name;
+    const char *help;
+    double scale; // of the sum
+    double buckets[PGD_SERVE_MAX_BUCKETS];
+} histogram_kind;
+
+static const histogram_kind kinds[] = {
+#define HISTOGRAM(name_, scale_, help_, ...) \
+    {.name = #name_, .help = (help_), .scale = (scale_), .buckets = {__VA_ARGS__}},
+#include "serve/metrics.inc"
+#undef HISTOGRAM
+};
+
+static const char *const ends[] = {
+#define FINISHED(name) #name,
+#include "serve/metrics.inc"
+#undef FINISHED
+};
+
+static int32_t n_buckets(const histogram_kind *k) {
+    int32_t n = 0;
+    while (n < PGD_SERVE_MAX_BUCKETS && k->buckets[n] > 0.0) {
+        n++;
+    }
+    return n;
+}
+
+void pgd_serve_observe(pgd_serve_metrics *m, int32_t histogram, double value) {
+    const histogram_kind *k = &kinds[histogram];
+    pgd_serve_histogram *h = &m->histograms[histogram];
+    const int32_t n = n_buckets(k);
+    int32_t at = 0;
+    while (at < n && value > k->buckets[at]) {
+        at++;
+    }
+    atomic_fetch_add_explicit(&h->counts[at], 1, memory_order_relaxed);
+    if (value > 0.0) {
+        atomic_fetch_add_explicit(&h->sum, (uint64_t)(value * k->scale), memory_order_relaxed);
+    }
+}
+
+static pgd_status add_histogram(pgd_text *t, const pgd_serve_histogram *h, const histogram_kind *k,
+                                const char *labels) {
+    const int32_t n = n_buckets(k);
+    uint64_t total = 0;
+    PGD_TRY(pgd_text_format(t, "# HELP vllm:%s %s\n# TYPE vllm:%s histogram\n", k->name, k->help,
+                            k->name));
+    for (int32_t i = 0; i <= n; i++) {
+        total += h->counts[i];
+        if (i < n) {
+            PGD_TRY(pgd_text_format(t, "vllm:%s_bucket{%s,le=\"%g\"} %llu\n", k->name, labels,
+                                    k->buckets[i], (unsigned long long)total));
+        } else {
+            PGD_TRY(pgd_text_format(t, "vllm:%s_bucket{%s,le=\"+Inf\"} %llu\n", k->name, labels,
+                                    (unsigned long long)total));
+        }
+    }
+    return pgd_text_format(t, "vllm:%s_sum{%s} %.9g\nvllm:%s_count{%s} %llu\n", k->name, labels,
+                           (double)h->sum / k->scale, k->name, labels, (unsigned long long)total);
+}
+
+static pgd_status add_value(pgd_text *t, const char *prefix, const char *name, const char *type,
+                            const char *help, const char *labels, double value) {
+    return pgd_text_format(t, "# HELP %s:%s %s\n# TYPE %s:%s %s\n%s:%s{%s} %.17g\n", prefix, name,
+                           help, prefix, name, type, prefix, name, labels, value);
+}
+
+static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char *labels) {
+    const struct {
+        const char *prefix;
+        const char *name;
+        const char *type;
+        const char *help;
+        double value;
+    } rows[] = {
+        {"vllm", "num_requests_running", "gauge", "requests in the batch", g->running},
+        {"vllm", "num_requests_waiting", "gauge", "requests in the queue", g->waiting},
+        {"vllm", "kv_cache_usage_perc", "gauge", "share of the KV blocks in use, 0 to 1",
+         g->kv_usage},
+        {"vllm", "prompt_tokens_total", "counter", "prompt tokens taken", (double)g->prompt_tokens},
+        {"vllm", "prompt_tokens_cached_total", "counter", "prompt tokens read from the cache",
+         (double)g->prompt_tokens_cached},
+        {"vllm", "generation_tokens_total", "counter", "tokens made", (double)g->generation_tokens},
+        {"vllm", "num_preemptions_total", "counter", "requests sent back to the queue",
+         (double)g->preemptions},
+        {"vllm", "prefix_cache_queries_total", "counter", "tokens looked up in the prefix cache",
+         (double)g->cache_queries},
+        {"vllm", "prefix_cache_hits_total", "counter", "tokens found there", (double)g->cache_hits},
+        {"pagoda", "steps_total", "counter", "steps of the engine", (double)g->steps},
+        {"pagoda", "max_stall_seconds", "gauge", "longest step that running streams waited for",
+         (double)g->max_stall_ns / 1e9},
+        {"pagoda", "open_exchanges", "gauge", "requests being answered", g->open},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        PGD_TRY(add_value(t, rows[i].prefix, rows[i].name, rows[i].type, rows[i].help, labels,
+                          rows[i].value));
+    }
+    return pgd_text_format(t,
+                           "# HELP vllm:cache_config_info sizes of the KV cache\n"
+                           "# TYPE vllm:cache_config_info gauge\n"
+                           "vllm:cache_config_info{engine=\"0\",block_size=\"%d\","
+                           "num_gpu_blocks=\"%d\"} 1\n"
+                           "# HELP pagoda:build_info the program\n"
+                           "# TYPE pagoda:build_info gauge\npagoda:build_info{version=\"%s\"} 1\n",
+                           g->block_size, g->num_blocks, g->version);
+}
+
+static pgd_status add_server(pgd_text *t, const pgd_serve_metrics *m, const char *labels) {
+    PGD_TRY(pgd_text_format(t, "# HELP vllm:request_success_total answers by their end\n"
+                               "# TYPE vllm:request_success_total counter\n"));
+    for (int32_t i = 0; i < PGD_SERVE_ENDS; i++) {
+        PGD_TRY(pgd_text_format(t, "vllm:request_success_total{%s,finished_reason=\"%s\"} %llu\n",
+                                labels, ends[i], (unsigned long long)m->ended[i]));
+    }
+    PGD_TRY(pgd_text_format(t,
+                            "# HELP vllm:admission_rejections_total requests refused\n"
+                            "# TYPE vllm:admission_rejections_total counter\n"
+                            "vllm:admission_rejections_total{%s,reason=\"requests\"} %llu\n"
+                            "vllm:admission_rejections_total{%s,reason=\"tokens\"} %llu\n"
+                            "# HELP http_requests_total answers by status\n"
+                            "# TYPE http_requests_total counter\n",
+                            labels, (unsigned long long)m->rejected_queue, labels,
+                            (unsigned long long)m->rejected_tokens));
+    for (int32_t i = 0; i <= PGD_SERVE_STATUS_MAX - PGD_SERVE_STATUS_MIN; i++) {
+        if (m->answered[i] > 0) {
+            PGD_TRY(pgd_text_format(t, "http_requests_total{status=\"%d\"} %llu\n",
+                                    i + PGD_SERVE_STATUS_MIN, (unsigned long long)m->answered[i]));
+        }
+    }
+    PGD_TRY(add_value(t, "pagoda", "unknown_fields_total", "counter", "request fields nobody knows",
+                      labels, (double)m->unknown_fields));
+    PGD_TRY(add_value(t, "pagoda", "clients_left_total", "counter",
+                      "clients that left before the end", labels, (double)m->clients_left));
+    return add_value(t, "pagoda", "slow_readers_total", "counter",
+                     "streams ended because nobody read them", labels, (double)m->slow_readers);
+}
+
+pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
+                                 const pgd_serve_gauges *g) {
+    pgd_text labels = {0};
+    pgd_status status = pgd_text_format(&labels, "model_name=\"");
+    for (const char *c = g->model; status == PGD_OK && *c != '\0'; c++) {
+        status = *c == '\\' || *c == '"' ? pgd_text_format(&labels, "\\%c", *c)
+                                         : pgd_text_add(&labels, *c == '\n' ? " " : c, 1);
+    }
+    status = status == PGD_OK ? pgd_text_format(&labels, "\",engine=\"0\"") : status;
+    status = status == PGD_OK ? add_engine(t, g, labels.ptr) : status;
+    for (int32_t i = 0; i < PGD_SERVE_HISTOGRAMS && status == PGD_OK; i++) {
+        status = add_histogram(t, &m->histograms[i], &kinds[i], labels.ptr);
+    }
+    status = status == PGD_OK ? add_server(t, m, labels.ptr) : status;
+    pgd_text_free(&labels);
+    return status;
+}

@@ -1,0 +1,70 @@
+// Figures for Prometheus.
+#ifndef PGD_SERVE_METRICS_H
+#define PGD_SERVE_METRICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+#define PGD_SERVE_MAX_BUCKETS 24
+
+enum {
+#define HISTOGRAM(name, scale, help, ...) PGD_SERVE_H_##name,
+#include "serve/metrics.inc"
+#undef HISTOGRAM
+    PGD_SERVE_HISTOGRAMS
+};
+
+enum {
+#define FINISHED(name) PGD_SERVE_END_##name,
+#include "serve/metrics.inc"
+#undef FINISHED
+    PGD_SERVE_ENDS
+};
+
+enum { PGD_SERVE_STATUS_MIN = 100, PGD_SERVE_STATUS_MAX = 599 };
+
+typedef struct pgd_serve_histogram {
+    _Atomic uint64_t counts[PGD_SERVE_MAX_BUCKETS + 1]; // the last: above all buckets
+    _Atomic uint64_t sum;
+} pgd_serve_histogram;
+
+typedef struct pgd_serve_metrics {
+    pgd_serve_histogram histograms[PGD_SERVE_HISTOGRAMS];
+    _Atomic uint64_t ended[PGD_SERVE_ENDS];
+    _Atomic uint64_t answered[PGD_SERVE_STATUS_MAX - PGD_SERVE_STATUS_MIN + 1];
+    _Atomic uint64_t rejected_queue;
+    _Atomic uint64_t rejected_tokens;
+    _Atomic uint64_t unknown_fields;
+    _Atomic uint64_t clients_left;
+    _Atomic uint64_t slow_readers;
+} pgd_serve_metrics;
+
+// What the engine tells at the moment of asking.
+typedef struct pgd_serve_gauges {
+    const char *model;
+    const char *version;
+    int32_t running;
+    int32_t waiting;
+    int32_t open; // exchanges
+    int32_t block_size;
+    int32_t num_blocks;
+    double kv_usage; // 0 to 1
+    uint64_t prompt_tokens;
+    uint64_t prompt_tokens_cached;
+    uint64_t generation_tokens;
+    uint64_t preemptions;
+    uint64_t cache_queries; // tokens
+    uint64_t cache_hits;
+    uint64_t steps;
+    uint64_t max_stall_ns; // longest step that held running streams
+} pgd_serve_gauges;
+
+// [any] value in the unit of the name (seconds, tokens).
+void pgd_serve_observe(pgd_serve_metrics *m, int32_t histogram, double value);
+// [any] Appends the text of /metrics. Source: Prometheus text format 0.0.4.
+pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
+                                 const pgd_serve_gauges *g) PGD_MUST_USE;
+
+#endif

@@ -1,0 +1,249 @@
+// What the engine costs beside the device. A program to run by hand, not a test:
+//
+//   step_bench null MODEL         host time of a decode step with a device that computes nothing
+//   step_bench cached MODEL       an answer behind 2,000 cached tokens against a step of 16 rows
+//   step_bench caching MODEL      prefix caching where nothing is ever found
+//
+// Each figure is the best of several runs, so that a busy machine does not speak in it.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pagoda/pagoda.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+
+#define N_STEPS  200
+#define N_RUNS   7
+#define CONTEXT  2000
+#define N_ROWS   16
+#define MAX_SEQS 256
+
+static void fail(const char *what) {
+    fprintf(stderr, "step_bench: %s: %s\n", what, pgd_last_error());
+    exit(1);
+}
+
+static pgd_engine *open_engine(const pgd_engine_options *o) {
+    pgd_engine *engine = NULL;
+    if (pgd_engine_create(o, &engine) != PGD_OK) {
+        fail("opening the engine");
+    }
+    return engine;
+}
+
+static pgd_request *submit(pgd_engine *engine, const pgd_request_desc *d) {
+    pgd_request *r = NULL;
+    if (pgd_engine_submit(engine, d, &r) != PGD_OK) {
+        fail("submitting");
+    }
+    return r;
+}
+
+static double step(pgd_engine *engine) {
+    uint64_t begin = pgd_clock_ns();
+    if (pgd_engine_step(engine) != PGD_OK) {
+        fail("a step");
+    }
+    return (double)(pgd_clock_ns() - begin) / 1e3;
+}
+
+// ---- host cost ---------------------------------------------------------------------------------
+
+static void on_delta(void *arg, pgd_request *request, const pgd_delta *delta) {
+    (void)request;
+    *(size_t *)arg += delta->text_len;
+}
+
+// us a step of n_seqs decoding sequences; the least of the means of runs of N_STEPS.
+static double decode_cost(pgd_engine *engine, int32_t n_seqs, const pgd_request_desc *like) {
+    pgd_request *requests[MAX_SEQS];
+    int32_t ids[64];
+    double best = 1e30;
+    for (int32_t i = 0; i < n_seqs; i++) {
+        for (int32_t k = 0; k < 64; k++) {
+            ids[k] = 100 + (i * 7 + k) % 200;
+        }
+        pgd_request_desc d = *like;
+        d.ids = ids;
+        d.n_ids = 64;
+        requests[i] = submit(engine, &d);
+    }
+    for (int32_t i = 0; i < 20; i++) {
+        (void)step(engine);
+    }
+    for (int32_t run = 0; run < N_RUNS - 4; run++) {
+        double sum = 0.0;
+        for (int32_t i = 0; i < N_STEPS; i++) {
+            sum += step(engine);
+        }
+        best = sum / N_STEPS < best ? sum / N_STEPS : best;
+    }
+    for (int32_t i = 0; i < n_seqs; i++) {
+        pgd_request_release(requests[i]);
+    }
+    return best;
+}
+
+static void bench_null(const char *model) {
+    static const char *const stops[] = {"\n\nUser:", "</answer>"};
+    const pgd_engine_options o = {
+        .size = sizeof(o),
+        .model = model,
+        .device = "null{tokens=words;memory=8GiB}",
+        .max_num_seqs = MAX_SEQS,
+        .threads = 1,
+    };
+    size_t heard = 0;
+    const pgd_request_desc plain = {.size = sizeof(plain),
+                                    .max_tokens = 900,
+                                    .ignore_eos = 1,
+                                    .on_delta = on_delta,
+                                    .arg = &heard};
+    pgd_request_desc sampled = plain;
+    sampled.temperature = 0.8f;
+    sampled.repetition_penalty = 1.1f;
+    sampled.stop = stops;
+    sampled.n_stop = 2;
+    pgd_request_desc told = plain;
+    told.has_logprobs = 1;
+    told.n_logprobs = 5;
+    static const int32_t sizes[] = {1, 32, 256};
+    pgd_engine *engine = open_engine(&o);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        printf("%3d sequences: %.1f us a step; with penalties and stop strings %.1f; with 5 log "
+               "probabilities %.1f\n",
+               sizes[i], decode_cost(engine, sizes[i], &plain),
+               decode_cost(engine, sizes[i], &sampled), decode_cost(engine, sizes[i], &told));
+    }
+    pgd_engine_destroy(engine);
+}
+
+// ---- cached prompts ----------------------------------------------------------------------------
+
+static void random_ids(uint64_t *rng, int32_t *ids, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)(pgd_rng_next(rng) % 200);
+    }
+}
+
+// us from submit to the first token of a prompt whose first CONTEXT tokens are cached (or, with
+// `cut`, of the step that computes its last N_ROWS alone).
+static double first_token(pgd_engine *engine, const int32_t *ids, int32_t cut) {
+    const pgd_request_desc d = {
+        .size = sizeof(d), .ids = ids, .n_ids = CONTEXT + N_ROWS, .max_tokens = 1, .ignore_eos = 1};
+    uint64_t begin = pgd_clock_ns();
+    pgd_request *r = submit(engine, &d);
+    if (cut) {
+        (void)step(engine);
+        begin = pgd_clock_ns();
+    }
+    (void)step(engine);
+    double us = (double)(pgd_clock_ns() - begin) / 1e3;
+    pgd_output out = {.size = sizeof(out)};
+    pgd_request_output(r, &out);
+    if (!out.done || out.n_cached != (cut ? 0 : CONTEXT)) {
+        fprintf(stderr, "step_bench: %d tokens were cached\n", out.n_cached);
+        exit(1);
+    }
+    pgd_request_release(r);
+    return us;
+}
+
+static void bench_cached(const char *model) {
+    pgd_engine_options o = {
+        .size = sizeof(o),
+        .model = model,
+        .device = "cpu",
+        .max_num_seqs = 2,
+        .max_num_batched_tokens = CONTEXT,
+        .max_model_len = CONTEXT + 64,
+    };
+    static int32_t ids[CONTEXT + N_ROWS];
+    uint64_t rng = 1;
+    double best[2] = {1e30, 1e30};
+    for (int32_t cut = 0; cut < 2; cut++) {
+        o.no_prefix_caching = (uint32_t)cut;
+        pgd_engine *engine = open_engine(&o);
+        random_ids(&rng, ids, CONTEXT + N_ROWS);
+        const pgd_request_desc warm = {
+            .size = sizeof(warm), .ids = ids, .n_ids = CONTEXT, .max_tokens = 1, .ignore_eos = 1};
+        pgd_request *r = submit(engine, &warm);
+        while (pgd_engine_busy(engine) > 0) {
+            (void)step(engine);
+        }
+        pgd_request_release(r);
+        for (int32_t i = 0; i < (cut ? 2 : 30); i++) {
+            random_ids(&rng, ids + CONTEXT, N_ROWS);
+            double us = first_token(engine, ids, cut);
+            best[cut] = us < best[cut] ? us : best[cut];
+        }
+        pgd_engine_destroy(engine);
+    }
+    printf("submit to first token, %d tokens cached and %d new: %.0f us; a step of %d rows at the "
+           "same context: %.0f us\n",
+           CONTEXT, N_ROWS, best[0], N_ROWS, best[1]);
+}
+
+// ---- caching without hits ----------------------------------------------------------------------
+
+static double run_prompts(pgd_engine *engine, uint64_t seed) {
+    enum { N = 32, LEN = 256 };
+    static int32_t ids[N][LEN];
+    pgd_request_desc descs[N];
+    pgd_request *out[N];
+    uint64_t rng = seed;
+    for (int32_t i = 0; i < N; i++) {
+        random_ids(&rng, ids[i], LEN);
+        descs[i] = (pgd_request_desc){.size = sizeof(descs[i]),
+                                      .ids = ids[i],
+                                      .n_ids = LEN,
+                                      .max_tokens = 32,
+                                      .ignore_eos = 1};
+    }
+    uint64_t begin = pgd_clock_ns();
+    if (pgd_engine_generate(engine, descs, N, NULL, NULL, out) != PGD_OK) {
+        fail("generating");
+    }
+    double ms = (double)(pgd_clock_ns() - begin) / 1e6;
+    for (int32_t i = 0; i < N; i++) {
+        pgd_request_release(out[i]);
+    }
+    return ms;
+}
+
+static void bench_caching(const char *model) {
+    pgd_engine_options o = {.size = sizeof(o), .model = model, .device = "cpu"};
+    pgd_engine *engines[2];
+    double best[2] = {1e30, 1e30};
+    for (int32_t i = 0; i < 2; i++) {
+        o.no_prefix_caching = (uint32_t)i;
+        o.max_num_seqs = 32;
+        o.max_model_len = 512;
+        engines[i] = open_engine(&o);
+    }
+    for (uint64_t i = 0; i < 4 * N_RUNS; i++) {
+        double ms = run_prompts(engines[i % 2], i + 1);
+        best[i % 2] = ms < best[i % 2] ? ms : best[i % 2];
+    }
+    printf("32 prompts of 256 tokens, 32 tokens each: %.2f ms with prefix caching, %.2f without: "
+           "%+.2f %%\n",
+           best[0], best[1], (best[0] / best[1] - 1.0) * 100.0);
+    pgd_engine_destroy(engines[0]);
+    pgd_engine_destroy(engines[1]);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "null") == 0) {
+        bench_null(argv[2]);
+    } else if (argc == 3 && strcmp(argv[1], "cached") == 0) {
+        bench_cached(argv[2]);
+    } else if (argc == 3 && strcmp(argv[1], "caching") == 0) {
+        bench_caching(argv[2]);
+    } else {
+        fprintf(stderr, "usage: step_bench null MODEL | cached MODEL | caching MODEL\n");
+        return 2;
+    }
+    return 0;
+}
