@@ -145,7 +145,7 @@ static pgd_status wrong_value(const cli_flag *f, const char *value) {
                         "--%s is \"%s\"; a whole number from 0 to 18446744073709551615 is allowed",
                         f->name, value);
     default:
-        return pgd_fail(PGD_INVALID, "--%s is \"%s\"; 0, 1, true, false%s are allowed", f->name,
+        return pgd_fail(PGD_INVALID, "--%s is \"%s\"; 0, 1, true, false are allowed", f->name,
                         value);
     }
 }

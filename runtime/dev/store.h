@@ -9,10 +9,10 @@
 //   <key>.weights.<process>.<number>.part   being written
 //   <key>.<boot>.fresh                      whole in memory, on its way to the disk: good until the
 //                                           system starts anew
-//   <key>.weights                           on the disk; the first look-up a minute later sees to it
+//   <key>.weights                           on the disk; a look-up a minute later sees to it
 //
-// Nobody waits for the disk at the start that writes. At a look-up its magic, version, key, size and the checksum of header and table
-// must be right; any other file counts as none and is written anew. Files are only ever removed or
+// Nobody waits for the disk at the start that writes. At a look-up its magic, version, key, size and
+// the checksum of header and table must be right; any other file counts as none and is written anew. Files are only ever removed or
 // replaced, never changed, so a mapped one stays what it is.
 // The store is limited: the files used longest ago make room.
 // Thread rule: one thread a call; processes may share a folder.
