@@ -41,6 +41,7 @@ typedef struct cpu_backend {
     int32_t attn_dtype;         // of the option attn: 0 or BF16
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
+    const struct cpu_blas *blas; // NULL: every product by our own kernels
 } cpu_backend;
 
 struct pgd_buffer {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "library.h"
 
 static const pgd_option options[] = {
     {.key = "isa",
@@ -20,6 +20,11 @@ static const pgd_option options[] = {
      .value = "f32",
      .help =
          "attention over a bf16 cache: f32, or with q and the weights of V rounded to bf16 (bf16)"},
+    {.key = "deterministic",
+     .type = "bool",
+     .value = "on",
+     .help = "off: f32 products of many rows may be made by OpenBLAS, whose sums depend on the "
+             "number of rows"},
 };
 
 static pgd_status fail_isa(const pgd_host *host, const char *isa) {
@@ -79,6 +84,9 @@ static pgd_status probe(const pgd_host *host, pgd_probe *out) {
 
 static const void *extension(void *backend, const char *name) {
     (void)backend;
+    if (strcmp(name, PGD_YARDSTICKS_EXTENSION) == 0) {
+        return &cpu_yardsticks_table;
+    }
     return strcmp(name, PGD_LIMITS_EXTENSION) == 0 ? &cpu_limits_table : NULL;
 }
 
@@ -110,6 +118,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     self->kernels = kernels;
     self->dot_dtype = dot_dtype;
     self->attn_dtype = attn_dtype;
+    self->blas = cpu_blas_wanted(host, kernels->isa);
     *out_backend = self;
     PGD_OUT(out, local);
     return PGD_OK;

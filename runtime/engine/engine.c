@@ -152,7 +152,10 @@ pgd_status pgd_engine_create(const pgd_engine_options *options, pgd_engine **out
     if (e == NULL) {
         return PGD_MEM_FAIL("the engine", sizeof(*e));
     }
-    pgd_status status = pgd_engine_open_device(e, &o);
+    pgd_status status = pgd_engine_open_store(e, &o);
+    if (status == PGD_OK) {
+        status = pgd_engine_open_device(e, &o);
+    }
     if (status == PGD_OK) {
         status = pgd_fail_note(open_model(e, &o), "opening the model %s",
                                o.model != NULL && o.model[0] != '\0' ? o.model : "nano");

@@ -60,6 +60,9 @@ struct pgd_engine {
     engine_limits limits;
     pgd_model_needs needs;
     pgd_engine_work work;
+    pgd_dev_store store; // of packed weights; folder NULL: none
+    char store_folder[4096];
+    uint64_t store_least; // bytes of weights below which nothing is kept
     uint64_t parameters;
     uint64_t total_bytes; // of the device
     uint64_t free_bytes;
@@ -162,6 +165,8 @@ pgd_status pgd_engine_copy_options(const pgd_engine_options *options,
 pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) PGD_MUST_USE;
+// store.c: where packed weights are kept.
+pgd_status pgd_engine_open_store(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 // choose.c: the plan on the device that was named, or on the best one that takes it.
 pgd_status pgd_engine_choose(pgd_engine *e, const pgd_engine_options *o,
                              const pgd_load_plan *plan) PGD_MUST_USE;

@@ -136,6 +136,7 @@ pgd_model_desc pgd_engine_model_desc(const pgd_engine *e, const pgd_load_plan *p
         .block_tokens = e->limits.block_size,
         .kv_dtype = e->limits.kv_dtype,
         .keep_logits = e->limits.keep_logits,
+        .store = e->store.folder != NULL && plan->weight_bytes >= e->store_least ? &e->store : NULL,
     };
 }
 

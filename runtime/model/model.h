@@ -13,6 +13,7 @@
 
 #include "dev/batch.h"
 #include "dev/dev.h"
+#include "dev/store.h"
 #include "load/config.h"
 #include "load/plan.h"
 
@@ -51,6 +52,7 @@ typedef struct pgd_model_desc {
     int32_t keep_logits; // 1: logits are always written
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total); // may be NULL
     void *progress_arg;
+    const pgd_dev_store *store; // where packed weights are kept; NULL = nowhere. Read in create.
 } pgd_model_desc;
 
 typedef struct pgd_model_needs {
