@@ -139,15 +139,3 @@ void bf16_attn_dot_values__avx512_bf16(const void *p_, int64_t ldp, int64_t m, c
         }
     }
 }
-
-// Tiles of AMX are made for more rows than these products have.
-void bf16_attn_dot_scores__amx(const void *q, int64_t ldq, int64_t m, const void *const *k,
-                               const void *const *ahead, int64_t stride, int64_t dim, float *s) {
-    bf16_attn_dot_scores__avx512_bf16(q, ldq, m, k, ahead, stride, dim, s);
-}
-
-void bf16_attn_dot_values__amx(const void *p, int64_t ldp, int64_t m, const void *const *v,
-                               const void *const *ahead, int64_t lo, int64_t hi, int64_t dim,
-                               float *o, int64_t ldo) {
-    bf16_attn_dot_values__avx512_bf16(p, ldp, m, v, ahead, lo, hi, dim, o, ldo);
-}

@@ -489,7 +489,7 @@ static void fill_sequence(ops_run *r, const ops_case *c, int32_t s) {
     for (int32_t i = 0; i < n_blocks; i++) {
         table[i] = 1 + s * n_blocks + i;
     }
-    pgd_dev_batch_blocks(r->batch, s, 0, table, n_blocks);
+    pgd_dev_batch_blocks(r->batch, 0, s, 0, table, n_blocks);
     for (int32_t i = 0; i < n; i++) {
         const int32_t position = c->context - n + i;
         positions[s * n + i] = position;

@@ -42,8 +42,8 @@ enum {
 
 enum { PGD_SERVE_CHAT = 1, PGD_SERVE_COMPLETION = 2 };
 
-// [any] Parses and checks. strict 1: unknown fields are refused. 0, or -1 with e filled; to be freed
-// in any case.
+// [any] Parses and checks. strict 1: unknown fields are refused. 0, or -1 with e filled; to be
+// freed in any case.
 int32_t pgd_serve_body_read(pgd_serve_body *b, pgd_str text, int32_t where, int32_t strict,
                             pgd_serve_error *e);
 void pgd_serve_body_free(pgd_serve_body *b);

@@ -1,5 +1,5 @@
-// See load.h. One connection a request in flight, kept for the next request; events are read as they
-// come, so a token's time is when its bytes arrived.
+// See load.h. One connection a request in flight, kept for the next request; events are read as
+// they come, so a token's time is when its bytes arrived.
 #include "serve/load.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-// /tokenize, /detokenize, /tokenizer_info. Answered by the loop: what they cost is bounded by the size
-// of a body.
+// /tokenize, /detokenize, /tokenizer_info. Answered by the loop: what they cost is bounded by the
+// size of a body.
 #include "base/fail.h"
 #include "base/json.h"
 #include "serve/inner.h"
