@@ -83,10 +83,10 @@ typedef struct pgd_cpu_kernels {
 #include "list.inc"
 
 #define PGD_CPU_KERNEL(name, result, params)
-#define PGD_CPU_KERNEL_DOT(name, result, params) \
-    result name##__avx512_bf16 params;           \
-    result name##__amx params;
+#define PGD_CPU_KERNEL_DOT(name, result, params) result name##__avx512_bf16 params;
 #include "list.inc"
+
+void bf16_dot_12x32__amx(const pgd_cpu_part *part);
 
 // Names of the instruction sets, slowest first, behind the last NULL.
 extern const char *const pgd_cpu_isas[];
