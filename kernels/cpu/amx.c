@@ -15,7 +15,3 @@
 void bf16_dot_12x32__amx(const pgd_cpu_part *part) {
     dot_tiles(part);
 }
-
-void bf16_round__amx(const float *src, void *dst, int64_t n) {
-    bf16_round__avx512_bf16(src, dst, n);
-}

@@ -51,8 +51,8 @@ typedef struct pgd_cpu_score {
     float softcap; // 0 = off
 } pgd_cpu_score;
 
-// How tokens fall into bins: by their keys in [first, last], 2^shift of them a bin; or, with a
-// scale, by floor((x - low) * scale) in f32, x >= low, the last bin taking what is above.
+// How tokens fall into bins: by their keys in [first, last], 2^shift of them a bin; or, with a scale,
+// by floor((x - low) * scale) in f32, x >= low, the last bin taking what is above.
 typedef struct pgd_cpu_span {
     uint32_t first;
     uint32_t last;
@@ -83,11 +83,10 @@ typedef struct pgd_cpu_kernels {
 #include "list.inc"
 
 #define PGD_CPU_KERNEL(name, result, params)
-#define PGD_CPU_KERNEL_DOT(name, result, params) \
-    result name##__avx512_bf16 params;           \
-    result name##__amx params;
-#define PGD_CPU_KERNEL_ATTN(name, result, params) result name##__avx512_bf16 params;
+#define PGD_CPU_KERNEL_DOT(name, result, params) result name##__avx512_bf16 params;
 #include "list.inc"
+
+void bf16_dot_12x32__amx(const pgd_cpu_part *part);
 
 // Names of the instruction sets, slowest first, behind the last NULL.
 extern const char *const pgd_cpu_isas[];

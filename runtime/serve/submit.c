@@ -264,7 +264,8 @@ static int32_t submit_all(pgd_serve_call *call, pgd_request_desc *d) {
 static int32_t admit(pgd_serve_call *call) {
     pgd_server *s = call->server;
     call->n_waiting_tokens = call->n_prompt_tokens;
-    const int64_t now = s->waiting_tokens += call->n_waiting_tokens;
+    s->waiting_tokens += call->n_waiting_tokens;
+    const int64_t now = s->waiting_tokens;
     if (s->o.max_queued_tokens > 0 && now > s->o.max_queued_tokens &&
         now > call->n_waiting_tokens) {
         s->metrics.rejected_tokens++;
