@@ -13,7 +13,7 @@
 //
 // Nobody waits for the disk at the start that writes. At a look-up its magic, version, key, size
 // and the checksum of header and table must be right; any other file counts as none and is written
-// anew. Files are only ever removed or replaced, never changed, so a mapped one stays what it is.
+// anew. Files are only removed or replaced, never changed: a mapped one stays what it is.
 // The store is limited: the files used longest ago make room.
 // Thread rule: one thread a call; processes may share a folder.
 #ifndef PGD_DEV_STORE_H
