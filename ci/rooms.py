@@ -43,6 +43,7 @@ STANDARD = {f"{n}.h" for n in (
 LIBRARIES = {"simdjson.h": ("base",), "xxhash.h": ("base",), "pcre2.h": ("text",),
              "utf8proc.h": ("text",), "openssl/": ("base", "kv", "load", "serve"),
              "event2/": ("serve",), "curl/": ("load",), "hwloc.h": ("os",), "yaml.h": ("cli",)}
+GENERATED = ("serve_page.inc",)  # made by the build
 SDK = ("status.h", "types.h", "plugin.h", "backend.h", "ops.h")
 SYSTEM_MACRO = re.compile(r"^\s*#\s*(?:if|elif|ifdef|ifndef)\b.*\b(_WIN32|__linux__|__APPLE__|"
                           r"__unix__|__FreeBSD__|__x86_64__|__aarch64__|__i386__|__arm__)\b")
@@ -68,7 +69,8 @@ def is_test(path):
 def resolve(path, name):
     """The file of this tree that an include means, or None."""
     own_kernels = f"kernels/{path.parts[1]}" if path.parts[0] == "backends" else "kernels"
-    for folder in (path.parent.as_posix(), "include", "runtime", "kernels", own_kernels):
+    for folder in (path.parent.as_posix(), "include", "runtime", "kernels", "backends",
+                   own_kernels):
         found = Path(folder) / name
         if (source.ROOT / found).is_file():
             return Path(os.path.normpath(found))
@@ -121,7 +123,7 @@ def check_folder_include(path, target):
 def check_include(path, quote, name):
     target = resolve(path, name)
     if target is None and quote == '"':
-        return f'"{name}" is not in the tree'
+        return None if name in GENERATED else f'"{name}" is not in the tree'
     if path.parts[0] == "runtime" and len(path.parts) > 2:
         room = path.parts[1]
         if room not in ROOMS:

@@ -353,8 +353,7 @@ static bool check_draw(cpu_check *c, const pgd_sample_args *a) {
         (a->logprobs.rank != 0 && !want(c, "logprobs", &a->logprobs, PGD_F32, 2, ANY, ANY)) ||
         (a->top_ids.rank != 0 && !want(c, "top_ids", &a->top_ids, PGD_I32, 2, columns, ANY)) ||
         (a->ranks.rank != 0 && !want(c, "ranks", &a->ranks, PGD_I32, 1, ANY, ANY)) ||
-        (a->state.rank != 0 &&
-         !want(c, "state", &a->state, PGD_I32, 2, a->logits.shape[1], ANY))) {
+        (a->state.rank != 0 && !want(c, "state", &a->state, PGD_I32, 2, a->logits.shape[1], ANY))) {
         return false;
     }
     if (a->logits.shape[1] >= 1 << 22) { // the mass of a row has to fit in 64 bits

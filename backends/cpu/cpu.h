@@ -37,10 +37,11 @@
 typedef struct cpu_backend {
     const pgd_host *host;
     const pgd_cpu_kernels *kernels;
-    int32_t dot_dtype; // of the option act: 0 or BF16
-    uint32_t reserved0;
+    int32_t dot_dtype;          // of the option act: 0 or BF16
+    int32_t attn_dtype;         // of the option attn: 0 or BF16
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
+    const struct cpu_blas *blas; // NULL: every product by our own kernels
 } cpu_backend;
 
 struct pgd_buffer {
@@ -71,10 +72,16 @@ struct pgd_kv {
     int32_t n_blocks;
     uint64_t block_bytes;
     uint64_t layer_bytes;
-    uint64_t k_head_bytes;
-    uint64_t v_head_bytes;
-    float *scratch; // of attn, one part a worker
-    uint64_t scratch_floats;
+    uint64_t k_bytes; // of one head
+    uint64_t v_bytes;
+    int64_t k_pair;            // 1: dims of K in twos
+    int64_t v_pair;            // 1: tokens of V in twos
+    float *rooms;              // of attn, one a worker
+    float *parts;              // of attn: results of tiles that are merged later
+    _Atomic uint32_t *arrived; // [CPU_ATTN_SPLITS] items of a split that are done
+    uint64_t room_floats;
+    uint64_t n_runs; // of attn, made ready so far
+    int64_t parts_floats;
     uint32_t n_workers;
 };
 
@@ -140,16 +147,14 @@ unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t b
 // Rounds one head's row of `slot` into the cache.
 void cpu_kv_store(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
                   int64_t head, int64_t slot, const float *row);
-void cpu_kv_load(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
-                 int64_t head, int64_t slot, int64_t d0, int64_t n, float *out);
 
-// Floats of scratch that attn needs for one worker, and where its pieces start.
-enum { CPU_ATTN_ROWS = 64 }; // query rows (rows x heads) of a work item
-typedef struct cpu_attn_room {
-    uint64_t k, v, q, s, o, o_t, state;
-    uint64_t floats;
-} cpu_attn_room;
-cpu_attn_room cpu_attn_layout(const pgd_kv_desc *d);
+enum {
+    CPU_ATTN_ROWS = 64,     // query rows (rows x heads) of a work item
+    CPU_ATTN_SPLITS = 4096, // kv heads of sequences that are split over positions, at most
+};
+// What attn needs beside the cache; false: no memory, nothing is held.
+bool cpu_attn_room_make(const pgd_host *host, pgd_kv *kv);
+void cpu_attn_room_free(const pgd_host *host, pgd_kv *kv);
 
 // ---- check.c: shapes and addresses -------------------------------------------------------------
 
@@ -326,7 +331,7 @@ typedef struct cpu_sample {
     int32_t *ranks;
     int32_t *state;
     int64_t state_pitch, state_rows;
-    float *room; // the scratch, a part for each worker; NULL = there is none
+    float *room;      // the scratch, a part for each worker; NULL = there is none
     int64_t n_panels; // of a head that gives the best of its panels, 0 = logits are all written
     int64_t n_plain;  // live rows of which only the largest logit counts, 0 without panels
 } cpu_sample;

@@ -81,7 +81,7 @@ static pgd_status info(void *backend, uint32_t i, pgd_device_info *out) {
         .bytes = memory_total(),
         .numa = -1,
         .align = CPU_ALIGN,
-        .caps = PGD_CAP_HOST_VISIBLE | PGD_CAP_INVARIANT,
+        .caps = PGD_CAP_HOST_VISIBLE | (self->blas == NULL ? PGD_CAP_INVARIANT : 0u),
         .weight_dtypes = floats,
         .act_dtypes = 1u << PGD_F32,
         .kv_dtypes = floats,

@@ -1,15 +1,19 @@
-// The cache. K is kept turned, so that one vector holds one dim of neighbouring tokens:
+// The cache. K is kept turned, so that one vector holds one dim of neighbouring tokens; bf16 comes
+// in pairs, two dims of K and two tokens of V, as dot products want them:
 //
 //   block: | layer 0 | layer 1 | ...
-//   layer: | K of head 0: [k_dim][block_tokens] | ... | V of head 0: [block_tokens][v_dim] | ... |
+//   layer: | head 0: K, V | head 1: K, V | ...
+//   K      bf16 [k_dim / 2][block_tokens][2]    f32, f16 [k_dim][block_tokens]
+//   V      bf16 [block_tokens / 2][v_dim][2]    f32, f16 [block_tokens][v_dim]
 //
-// Block ids are the host's. attn's room for a tile of 64 positions belongs to the handle, one part
-// a worker.
+// Halves are rounded up: an odd k_dim has a zero behind it. Block ids are the host's. attn's room
+// belongs to the handle: tiles for each worker, and the results of tiles that several workers make
+// for one row.
 #include <string.h>
 
 #include "cpu.h"
 
-#define LAYOUT_VERSION UINT64_C(0x7067642d63707532) // raised with each change of the layout
+#define LAYOUT_VERSION UINT64_C(0x7067642d63707533) // raised with each change of the layout
 #define CHUNK          256                          // elements turned at a time
 
 static uint64_t round_up(uint64_t n, uint64_t to) {
@@ -31,25 +35,16 @@ static void layout(const pgd_kv_desc *a, pgd_kv *kv) {
     kv->desc = *a;
     kv->desc.size = sizeof(kv->desc);
     kv->desc.block_tokens = (int32_t)tokens;
-    kv->k_head_bytes = (uint64_t)a->k_dim * tokens * pgd_dtype_bytes(a->k_dtype);
-    kv->v_head_bytes = (uint64_t)a->v_dim * tokens * pgd_dtype_bytes(a->v_dtype);
-    kv->layer_bytes = round_up(heads * kv->k_head_bytes, CPU_ALIGN) +
-                      round_up(heads * kv->v_head_bytes, CPU_ALIGN);
+    kv->k_pair = a->k_dtype == PGD_BF16;
+    kv->v_pair = a->v_dtype == PGD_BF16;
+    kv->k_bytes = round_up(round_up((uint64_t)a->k_dim, 1 + (uint64_t)kv->k_pair) * tokens *
+                               pgd_dtype_bytes(a->k_dtype),
+                           CPU_ALIGN);
+    kv->v_bytes = round_up(round_up(tokens, 1 + (uint64_t)kv->v_pair) * (uint64_t)a->v_dim *
+                               pgd_dtype_bytes(a->v_dtype),
+                           CPU_ALIGN);
+    kv->layer_bytes = heads * (kv->k_bytes + kv->v_bytes);
     kv->block_bytes = (uint64_t)a->layers * kv->layer_bytes;
-}
-
-cpu_attn_room cpu_attn_layout(const pgd_kv_desc *d) {
-    const uint64_t k = (uint64_t)d->k_dim;
-    const uint64_t v = round_up((uint64_t)d->v_dim, PGD_CPU_PANEL);
-    cpu_attn_room r = {0};
-    r.v = r.k + k * PGD_CPU_TILE;
-    r.q = r.v + v * PGD_CPU_TILE;
-    r.s = r.q + round_up(k * CPU_ATTN_ROWS, 16);
-    r.o = r.s + (uint64_t)CPU_ATTN_ROWS * PGD_CPU_TILE;
-    r.o_t = r.o + v * CPU_ATTN_ROWS;
-    r.state = r.o_t + v * CPU_ATTN_ROWS;
-    r.floats = round_up(r.state + (uint64_t)4 * CPU_ATTN_ROWS, 16);
-    return r;
 }
 
 static pgd_status plan(const pgd_device *d, const pgd_kv_desc *desc, pgd_kv_plan *out) {
@@ -109,11 +104,7 @@ static pgd_status kv_bind(const pgd_device *d, const pgd_kv_desc *desc, const pg
         d->host->free(d->host, kv);
         return code;
     }
-    kv->n_workers = d->host->team_size(d->host);
-    kv->scratch_floats = cpu_attn_layout(&a).floats;
-    kv->scratch =
-        d->host->alloc(d->host, kv->n_workers * kv->scratch_floats * sizeof(float), CPU_ALIGN);
-    if (kv->scratch == NULL) {
+    if (!cpu_attn_room_make(d->host, kv)) {
         d->host->free(d->host, kv);
         return CPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for the tiles of attention");
     }
@@ -123,7 +114,7 @@ static pgd_status kv_bind(const pgd_device *d, const pgd_kv_desc *desc, const pg
 
 static void destroy(const pgd_device *d, pgd_kv *kv) {
     if (kv != NULL) {
-        d->host->free(d->host, kv->scratch);
+        cpu_attn_room_free(d->host, kv);
         d->host->free(d->host, kv);
     }
 }
@@ -132,79 +123,86 @@ static void destroy(const pgd_device *d, pgd_kv *kv) {
 
 unsigned char *cpu_kv_k(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block) {
     return kv->base + (uint64_t)block * kv->block_bytes + (uint64_t)layer * kv->layer_bytes +
-           (uint64_t)head * kv->k_head_bytes;
+           (uint64_t)head * (kv->k_bytes + kv->v_bytes);
 }
 
 unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block) {
-    return kv->base + (uint64_t)block * kv->block_bytes + (uint64_t)layer * kv->layer_bytes +
-           round_up((uint64_t)kv->desc.heads * kv->k_head_bytes, CPU_ALIGN) +
-           (uint64_t)head * kv->v_head_bytes;
+    return cpu_kv_k(kv, layer, head, block) + kv->k_bytes;
 }
 
-// Elements of `type` between dims, and the address of dim 0, of one head's row.
-static unsigned char *row_at(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head,
-                             int64_t slot, int64_t *stride) {
-    const int64_t tokens = kv->desc.block_tokens;
+// One head's row in the cache: dim d lies d / (pair + 1) steps and d % (pair + 1) elements
+// behind p.
+typedef struct kv_row {
+    unsigned char *p;
+    int64_t step;    // elements
+    int64_t pair;    // 1: dims come in twos
+    int64_t element; // bytes
+    int32_t dtype;
+} kv_row;
+
+static kv_row row_at(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot) {
+    const pgd_kv_desc *d = &kv->desc;
+    const int64_t tokens = d->block_tokens;
     const int64_t block = slot / tokens;
     const int64_t token = slot % tokens;
+    kv_row r = {.dtype = which == 0 ? d->k_dtype : d->v_dtype};
+    r.element = pgd_dtype_bytes(r.dtype);
     if (which == 0) {
-        *stride = tokens;
-        return cpu_kv_k(kv, layer, head, block) + token * pgd_dtype_bytes(kv->desc.k_dtype);
+        r.pair = kv->k_pair;
+        r.step = tokens * (1 + r.pair);
+        r.p = cpu_kv_k(kv, layer, head, block) + token * (1 + r.pair) * r.element;
+    } else if (kv->v_pair != 0) {
+        r.step = 2;
+        r.p = cpu_kv_v(kv, layer, head, block) + (token / 2 * d->v_dim * 2 + token % 2) * r.element;
+    } else {
+        r.step = 1;
+        r.p = cpu_kv_v(kv, layer, head, block) + token * d->v_dim * r.element;
     }
-    *stride = 1;
-    return cpu_kv_v(kv, layer, head, block) +
-           token * kv->desc.v_dim * pgd_dtype_bytes(kv->desc.v_dtype);
+    return r;
 }
 
-static void store_part(const pgd_cpu_kernels *k, int32_t dtype, const float *from, int64_t n,
-                       int64_t stride, unsigned char *to) {
-    uint16_t half[CHUNK];
-    if (dtype == PGD_F32) {
+static unsigned char *dim_at(const kv_row *r, int64_t d) {
+    return r->p + (r->pair != 0 ? d / 2 * r->step + d % 2 : d * r->step) * r->element;
+}
+
+static void store_range(const pgd_cpu_kernels *k, const kv_row *r, int64_t d0, int64_t n,
+                        const float *from) {
+    uint16_t half[CHUNK + 1];
+    if (r->dtype == PGD_F32) {
         for (int64_t i = 0; i < n; i++) {
-            memcpy(to + i * stride * 4, from + i, 4);
+            memcpy(dim_at(r, d0 + i), from + i, 4);
         }
         return;
     }
-    (dtype == PGD_BF16 ? k->bf16_narrow : k->f16_narrow)(from, half, n);
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(to + i * stride * 2, half + i, 2);
+    (r->dtype == PGD_BF16 ? k->bf16_narrow : k->f16_narrow)(from, half, n);
+    half[n] = 0; // the other one of an odd dim's pair
+    for (int64_t i = 0; i < n + (r->pair & n); i++) {
+        memcpy(dim_at(r, d0 + i), half + i, 2);
     }
-}
-
-static void store_range(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
-                        int64_t head, int64_t slot, int64_t d0, int64_t n, const float *from) {
-    const int32_t dtype = which == 0 ? kv->desc.k_dtype : kv->desc.v_dtype;
-    int64_t stride = 1;
-    unsigned char *to = row_at(kv, layer, which, head, slot, &stride);
-    store_part(k, dtype, from, n, stride, to + d0 * stride * pgd_dtype_bytes(dtype));
 }
 
 void cpu_kv_store(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
                   int64_t head, int64_t slot, const float *row) {
     const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
+    const kv_row r = row_at(kv, layer, which, head, slot);
     for (int64_t d0 = 0; d0 < dim; d0 += CHUNK) {
-        store_range(k, kv, layer, which, head, slot, d0, cpu_min(CHUNK, dim - d0), row + d0);
+        store_range(k, &r, d0, cpu_min(CHUNK, dim - d0), row + d0);
     }
 }
 
-void cpu_kv_load(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
-                 int64_t head, int64_t slot, int64_t d0, int64_t n, float *out) {
-    const int32_t dtype = which == 0 ? kv->desc.k_dtype : kv->desc.v_dtype;
-    const int64_t element = pgd_dtype_bytes(dtype);
-    int64_t stride = 1;
-    const unsigned char *from = row_at(kv, layer, which, head, slot, &stride);
+static void load_range(const pgd_cpu_kernels *k, const kv_row *r, int64_t d0, int64_t n,
+                       float *out) {
     uint16_t half[CHUNK];
-    from += d0 * stride * element;
-    if (dtype == PGD_F32) {
+    if (r->dtype == PGD_F32) {
         for (int64_t i = 0; i < n; i++) {
-            memcpy(out + i, from + i * stride * 4, 4);
+            memcpy(out + i, dim_at(r, d0 + i), 4);
         }
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        memcpy(half + i, from + i * stride * 2, 2);
+        memcpy(half + i, dim_at(r, d0 + i), 2);
     }
-    (dtype == PGD_BF16 ? k->bf16_widen : k->f16_widen)(half, out, n);
+    (r->dtype == PGD_BF16 ? k->bf16_widen : k->f16_widen)(half, out, n);
 }
 
 // ---- blocks as a whole -------------------------------------------------------------------------
@@ -283,15 +281,16 @@ static unsigned char *move_row(const pgd_cpu_kernels *k, const pgd_kv *kv, const
                                bool read, int32_t layer, int32_t which, int64_t head, int64_t slot,
                                unsigned char *image) {
     const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
+    const kv_row r = row_at(kv, layer, which, head, slot);
     float values[CHUNK];
     for (int64_t d0 = 0; d0 < dim; d0 += CHUNK) {
         const int64_t n = cpu_min(CHUNK, dim - d0);
         if (read) {
-            cpu_kv_load(k, kv, layer, which, head, slot, d0, n, values);
+            load_range(k, &r, d0, n, values);
         }
         image_part(k, a->dtype, read, image, n, values);
         if (!read) {
-            store_range(k, kv, layer, which, head, slot, d0, n, values);
+            store_range(k, &r, d0, n, values);
         }
         image += n * pgd_dtype_bytes(a->dtype);
     }

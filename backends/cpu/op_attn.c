@@ -2,314 +2,211 @@
 // the pages of PagedAttention).
 //
 // A work item is (block of rows of one sequence, kv head): all query heads of the group pass over
-// each tile of 64 positions while it is at hand, so K and V are read once.
+// each tile of 64 positions while it is at hand, so K and V are read once. A sequence that is long
+// beside the rest of its step, and has few rows, is split over positions as well:
 //
-//   for each tile, left to right:
-//     K tile [2][dim][32], V tile [dim/32][64][32]   from the cache, as f32
-//     s = q K^T                                      gemm kernel, all rows and heads of the item
-//     p, max, sum = softmax of the tile alone        per row and head, positions it sees
-//     o_t = p V                                      gemm kernel over those positions
-//     (o, max, sum) = merge of both                  per row and head
-//   out = o / sum
+//   item 0   tiles 0 .. 15   -> parts 0 .. 15
+//   item 1   tiles 16 .. 31  -> parts 16 .. 31
+//   item 2   tiles 32 .. 40  -> parts 32 .. 40, and whoever is last merges all, left to right
 //
-// A row's bits depend on the tiles it sees and nothing else: decode, prefill and chunks are equal.
+// Merging is the same whether the parts were kept or not, so how a step is cut changes no bit.
 #include <math.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "attn.h"
 
-typedef struct attn {
-    const pgd_attn_args *a;
-    const pgd_cpu_kernels *k;
-    const pgd_kv *kv;
-    const cpu_batch *b;
-    cpu_view q, out, lse;
-    const float *sinks;  // NULL = none
-    const float *slopes; // NULL = none
-    pgd_cpu_score how;
-    int64_t group;   // query heads of a kv head
-    int64_t heads;   // query heads of an item
-    int64_t rows;    // rows of an item
-    int64_t n_parts; // items of a kv head and row block: group / heads, rounded up
-    int64_t n_seqs;
-    int64_t n_single; // the first sequences have exactly one row
-    cpu_attn_room room;
-} attn;
+enum {
+    LEAST_TILES = 4,       // of an item of a split sequence
+    ITEMS_OF_A_WORKER = 8, // that a step is cut into, at least
+    PARTS_BYTES = 32 << 20,
+    SMALL_BYTES = 1 << 20,
+};
 
-// What one item works on. Query row i * heads + h is row `first + i`, head `head + h`.
-typedef struct item {
-    int64_t seq;
-    int64_t first; // row of the step
-    int64_t rows;
-    int64_t position; // of the first row
-    int64_t kv_len;
-    int64_t kv_head;
-    int64_t head;
-    int64_t heads;
-    const int32_t *blocks;
-    float *k, *v, *q, *s, *o, *o_t;
-    float *max, *sum, *max_t, *sum_t;
-} item;
+// ---- room --------------------------------------------------------------------------------------
 
-// Positions seen by the row at `position`: [*from, *to).
-static void visible(const pgd_attn_args *a, int64_t position, int64_t kv_len, int64_t *from,
-                    int64_t *to) {
-    *from = 0;
-    *to = kv_len;
-    if (a->causal != 0) {
-        *to = cpu_min(*to, position + 1);
-    }
-    if (a->window_left > 0) {
-        *from = cpu_max(*from, position - a->window_left + 1);
-    }
-    if (a->window_right > 0) {
-        *to = cpu_min(*to, position + a->window_right);
-    }
-    *to = cpu_max(*to, 0);
-    *from = cpu_min(*from, *to);
+// Parts for one sequence over the whole cache and eight query heads a kv head; less when that is
+// much: what finds no room is not split. A large block costs memory only where it is touched.
+static uint64_t parts_bytes(const pgd_kv *kv) {
+    const uint64_t tiles =
+        (uint64_t)kv->n_blocks * (uint64_t)kv->desc.block_tokens / PGD_CPU_TILE + 1;
+    const uint64_t bytes =
+        tiles * (uint64_t)kv->desc.heads * (uint64_t)attn_part_floats(&kv->desc, 8) * sizeof(float);
+    return bytes < SMALL_BYTES ? bytes : PARTS_BYTES;
 }
 
-// ---- tiles from the cache ----------------------------------------------------------------------
-
-static void load_k(const attn *t, const item *it, int64_t tile, int64_t lo, int64_t hi) {
-    const pgd_kv_desc *d = &t->kv->desc;
-    const int64_t element = pgd_dtype_bytes(d->k_dtype);
-    for (int64_t j = lo; j < hi;) {
-        const int64_t at = (tile + j) % d->block_tokens;
-        const int64_t n =
-            cpu_min(cpu_min(d->block_tokens - at, hi - j), PGD_CPU_PANEL - j % PGD_CPU_PANEL);
-        const unsigned char *from =
-            cpu_kv_k(t->kv, t->a->layer, it->kv_head, it->blocks[(tile + j) / d->block_tokens]) +
-            at * element;
-        float *to = it->k + j / PGD_CPU_PANEL * PGD_CPU_PANEL * d->k_dim + j % PGD_CPU_PANEL;
-        if (d->k_dtype == PGD_F32) {
-            t->k->f32_tile_k(from, d->block_tokens, n, d->k_dim, to);
-        } else if (d->k_dtype == PGD_BF16) {
-            t->k->bf16_tile_k(from, d->block_tokens, n, d->k_dim, to);
-        } else {
-            t->k->f16_tile_k(from, d->block_tokens, n, d->k_dim, to);
-        }
-        j += n;
+bool cpu_attn_room_make(const pgd_host *host, pgd_kv *kv) {
+    const uint64_t parts = parts_bytes(kv);
+    kv->n_workers = host->team_size(host);
+    kv->room_floats = cpu_attn_layout(&kv->desc).floats;
+    kv->parts_floats = (int64_t)(parts / sizeof(float));
+    kv->rooms = host->alloc(host, kv->n_workers * kv->room_floats * sizeof(float), CPU_ALIGN);
+    kv->parts = host->alloc(host, parts, CPU_ALIGN);
+    kv->arrived = host->alloc(host, CPU_ATTN_SPLITS * sizeof(*kv->arrived), CPU_ALIGN);
+    if (kv->rooms == NULL || kv->parts == NULL || kv->arrived == NULL) {
+        cpu_attn_room_free(host, kv);
+        return false;
     }
+    return true;
 }
 
-static void load_v(const attn *t, const item *it, int64_t tile, int64_t lo, int64_t hi) {
-    const pgd_kv_desc *d = &t->kv->desc;
-    const int64_t element = pgd_dtype_bytes(d->v_dtype);
-    for (int64_t j = lo; j < hi;) {
-        const int64_t at = (tile + j) % d->block_tokens;
-        const int64_t n = cpu_min(d->block_tokens - at, hi - j);
-        const unsigned char *from =
-            cpu_kv_v(t->kv, t->a->layer, it->kv_head, it->blocks[(tile + j) / d->block_tokens]) +
-            at * d->v_dim * element;
-        float *to = it->v + j * PGD_CPU_PANEL;
-        if (d->v_dtype == PGD_F32) {
-            t->k->f32_tile_v(from, n, d->v_dim, to);
-        } else if (d->v_dtype == PGD_BF16) {
-            t->k->bf16_tile_v(from, n, d->v_dim, to);
-        } else {
-            t->k->f16_tile_v(from, n, d->v_dim, to);
-        }
-        j += n;
-    }
+void cpu_attn_room_free(const pgd_host *host, pgd_kv *kv) {
+    host->free(host, kv->rooms);
+    host->free(host, kv->parts);
+    host->free(host, (void *)kv->arrived);
 }
 
-// ---- one item ----------------------------------------------------------------------------------
+// ---- how a step is cut -------------------------------------------------------------------------
 
-// Positions of a tile that row i of an item sees, counted from the tile's start.
-static void tile_span(const attn *t, const item *it, int64_t i, int64_t tile, int64_t *lo,
-                      int64_t *hi) {
-    visible(t->a, it->position + i, it->kv_len, lo, hi);
-    *lo = cpu_min(cpu_max(*lo - tile, 0), PGD_CPU_TILE);
-    *hi = cpu_min(cpu_max(*hi - tile, 0), PGD_CPU_TILE);
-    *lo = cpu_min(*lo, *hi);
-}
+// A walk over the sequences of a step: what comes before sequence s, and s itself.
+typedef struct walk {
+    uint64_t run; // of attn over this cache
+    int64_t s;
+    int64_t items;  // of the sequences before s
+    int64_t floats; // of parts before those of s
+    int64_t splits; // kv heads of split sequences before s
+    // sequence s
+    int64_t n;      // items
+    int64_t chunks; // items of a kv head when it is split, else 1
+    int64_t tiles;  // of a split sequence
+} walk;
 
-static void load_q(const attn *t, const item *it) {
-    const int64_t dim = t->kv->desc.k_dim;
-    for (int64_t i = 0; i < it->rows; i++) {
-        for (int64_t h = 0; h < it->heads; h++) {
-            memcpy(it->q + (i * it->heads + h) * dim,
-                   t->q.p + (it->first + i) * t->q.s0 + (it->head + h) * t->q.s1,
-                   (size_t)dim * sizeof(float));
-        }
-    }
-}
-
-static void softmax_row(const attn *t, const item *it, int64_t i, int64_t tile, int64_t lo,
-                        int64_t hi) {
-    const float distance = (float)(it->position + i - tile);
-    for (int64_t h = 0; h < it->heads; h++) {
-        const int64_t r = i * it->heads + h;
-        t->k->f32_softmax_64(it->s + r * PGD_CPU_TILE, lo, hi, &t->how, distance,
-                             t->slopes == NULL ? 0.0f : t->slopes[it->head + h], &it->max_t[r],
-                             &it->sum_t[r]);
-    }
-}
-
-// o_t of query rows [r0, r0 + m), which all see positions [lo, hi) of the tile, merged into o.
-static void values(const attn *t, const item *it, int64_t r0, int64_t m, int64_t lo, int64_t hi) {
-    const int64_t v_dim = t->kv->desc.v_dim;
-    const int64_t panels = (v_dim + PGD_CPU_PANEL - 1) / PGD_CPU_PANEL;
-    const int64_t ld = panels * PGD_CPU_PANEL;
-    for (int64_t p = 0; p < panels; p++) {
-        const float *v = it->v + (p * PGD_CPU_TILE + lo) * PGD_CPU_PANEL;
-        t->k->f32_gemm_12x32(it->s + r0 * PGD_CPU_TILE + lo, PGD_CPU_TILE, m, v, hi - lo,
-                             it->o_t + r0 * ld + p * PGD_CPU_PANEL, ld, 0);
-    }
-    for (int64_t r = r0; r < r0 + m; r++) {
-        t->k->f32_merge(it->o + r * ld, &it->max[r], &it->sum[r], it->o_t + r * ld, it->max_t[r],
-                        it->sum_t[r], v_dim);
-    }
-}
-
-static void attend_tile(const attn *t, const item *it, int64_t tile, int64_t from, int64_t to) {
-    const int64_t dim = t->kv->desc.k_dim;
-    const int64_t m = it->rows * it->heads;
-    const int64_t lo = cpu_max(from - tile, 0);
-    const int64_t hi = cpu_min(to - tile, PGD_CPU_TILE);
-    load_k(t, it, tile, lo, hi);
-    load_v(t, it, tile, lo, hi);
-    for (int64_t half = 0; half < 2; half++) {
-        t->k->f32_gemm_12x32(it->q, dim, m, it->k + half * PGD_CPU_PANEL * dim, dim,
-                             it->s + half * PGD_CPU_PANEL, PGD_CPU_TILE, 0);
-    }
-    for (int64_t i = 0; i < it->rows;) {
-        int64_t a = 0;
-        int64_t b = 0;
-        int64_t n = 0;
-        tile_span(t, it, i, tile, &a, &b);
-        for (; i + n < it->rows; n++) {
-            int64_t a_n = 0;
-            int64_t b_n = 0;
-            tile_span(t, it, i + n, tile, &a_n, &b_n);
-            if (a_n != a || b_n != b) {
-                break;
-            }
-            if (a < b) {
-                softmax_row(t, it, i + n, tile, a, b);
-            }
-        }
-        if (a < b) {
-            values(t, it, i * it->heads, n * it->heads, a, b);
-        }
-        i += n;
-    }
-}
-
-// A sink is one more logit whose weight is dropped.
-static void finish_row(const attn *t, const item *it, int64_t i, int64_t h) {
-    const int64_t v_dim = t->kv->desc.v_dim;
-    const int64_t ld = (v_dim + PGD_CPU_PANEL - 1) / PGD_CPU_PANEL * PGD_CPU_PANEL;
-    const int64_t r = i * it->heads + h;
-    float *o = it->o + r * ld;
-    float *out = t->out.p + (it->first + i) * t->out.s0 + (it->head + h) * t->out.s1;
-    if (t->sinks != NULL) {
-        memset(it->o_t, 0, (size_t)v_dim * sizeof(float));
-        t->k->f32_merge(o, &it->max[r], &it->sum[r], it->o_t, t->sinks[it->head + h], 1.0f, v_dim);
-    }
-    if (it->sum[r] == 0.0f) {
-        memset(out, 0, (size_t)v_dim * sizeof(float));
-    } else {
-        for (int64_t d = 0; d < v_dim; d++) {
-            out[d] = o[d] / it->sum[r];
-        }
-    }
-    if (t->lse.p != NULL) {
-        t->lse.p[(it->first + i) * t->lse.s0 + it->head + h] =
-            it->sum[r] == 0.0f ? -INFINITY : it->max[r] + logf(it->sum[r]);
-    }
-}
-
-static void attend(const attn *t, const item *it) {
-    const int64_t v_dim = t->kv->desc.v_dim;
-    const int64_t ld = (v_dim + PGD_CPU_PANEL - 1) / PGD_CPU_PANEL * PGD_CPU_PANEL;
-    const int64_t m = it->rows * it->heads;
-    int64_t from = INT64_MAX;
-    int64_t to = 0;
-    for (int64_t i = 0; i < it->rows; i++) {
-        int64_t a = 0;
-        int64_t b = 0;
-        visible(t->a, it->position + i, it->kv_len, &a, &b);
-        if (a < b) {
-            from = cpu_min(from, a);
-            to = cpu_max(to, b);
-        }
-    }
-    memset(it->o, 0, (size_t)(m * ld) * sizeof(float));
-    for (int64_t r = 0; r < m; r++) {
-        it->max[r] = -INFINITY;
-        it->sum[r] = 0.0f;
-    }
-    if (from < to) {
-        load_q(t, it);
-        for (int64_t tile = from / PGD_CPU_TILE * PGD_CPU_TILE; tile < to; tile += PGD_CPU_TILE) {
-            attend_tile(t, it, tile, from, to);
-        }
-    }
-    for (int64_t i = 0; i < it->rows; i++) {
-        for (int64_t h = 0; h < it->heads; h++) {
-            finish_row(t, it, i, h);
-        }
-    }
-}
-
-// ---- items handed out --------------------------------------------------------------------------
+_Static_assert(sizeof(walk) <= ATTN_CURSOR_FLOATS * sizeof(float),
+               "a worker's room keeps its walk");
 
 static int64_t seq_rows(const attn *t, int64_t s) {
     return (int64_t)t->b->q_start[s + 1] - t->b->q_start[s];
 }
 
-static int64_t seq_items(const attn *t, int64_t s) {
-    return (seq_rows(t, s) + t->rows - 1) / t->rows * t->kv->desc.heads * t->n_parts;
+// Positions that rows [first, first + n) of sequence s see together.
+static void rows_see(const attn *t, int64_t s, int64_t first, int64_t n, int64_t *from,
+                     int64_t *to) {
+    const int64_t kv_len = t->b->kv_len[s];
+    const int64_t position = kv_len - seq_rows(t, s) + first;
+    int64_t unused = 0;
+    cpu_attn_visible(t->a, position, kv_len, from, &unused);
+    cpu_attn_visible(t->a, position + n - 1, kv_len, &unused, to);
 }
 
-// Fills the item with number `index` within sequence s. Later row blocks, which see more, go first.
-static void item_of(const attn *t, int64_t s, int64_t index, item *it) {
-    const int64_t per_block = t->kv->desc.heads * t->n_parts;
-    const int64_t n = seq_rows(t, s);
-    const int64_t block = (n + t->rows - 1) / t->rows - 1 - index / per_block;
-    const int64_t part = index % t->n_parts;
-    it->seq = s;
-    it->first = t->b->q_start[s] + block * t->rows;
+static int64_t tiles_of(int64_t from, int64_t to) {
+    return from < to ? (to - 1) / PGD_CPU_TILE - from / PGD_CPU_TILE + 1 : 0;
+}
+
+// Items of a kv head and row block, times the kv heads.
+static int64_t across(const attn *t) {
+    return t->kv->desc.heads * t->parts;
+}
+
+static int64_t seq_floats(const attn *t, const walk *w) {
+    return w->tiles * across(t) * attn_part_floats(&t->kv->desc, t->rows * t->heads);
+}
+
+// Looks at sequence w->s.
+static void look(const attn *t, walk *w) {
+    const int64_t rows = seq_rows(t, w->s);
+    const int64_t blocks = (rows + t->rows - 1) / t->rows;
+    int64_t from = 0;
+    int64_t to = 0;
+    w->n = blocks * across(t);
+    w->chunks = 1;
+    w->tiles = 0;
+    if (blocks != 1) {
+        return;
+    }
+    rows_see(t, w->s, 0, rows, &from, &to);
+    w->tiles = tiles_of(from, to);
+    if (w->tiles > t->per && w->splits + across(t) <= CPU_ATTN_SPLITS &&
+        w->floats + seq_floats(t, w) <= t->kv->parts_floats) {
+        w->chunks = (w->tiles + t->per - 1) / t->per;
+        w->n *= w->chunks;
+    }
+}
+
+static void begin_walk(const attn *t, walk *w) {
+    *w = (walk){.run = t->run};
+    if (t->n_seqs > 0) {
+        look(t, w);
+    }
+}
+
+static void step_walk(const attn *t, walk *w) {
+    w->items += w->n;
+    if (w->chunks > 1) {
+        w->floats += seq_floats(t, w);
+        w->splits += across(t);
+    }
+    if (++w->s < t->n_seqs) {
+        look(t, w);
+    }
+}
+
+// ---- items handed out --------------------------------------------------------------------------
+
+// The item with number `index` within the sequence of w. Later row blocks, which see more, go
+// first. Gives the number of its chunk.
+static int64_t open_item(const attn *t, const walk *w, int64_t index, attn_item *it) {
+    const int64_t n = seq_rows(t, w->s);
+    const int64_t outer = index / across(t); // row block or chunk
+    const int64_t block = w->chunks > 1 ? 0 : (n + t->rows - 1) / t->rows - 1 - outer;
+    const int64_t part = index % t->parts;
+    it->first = t->b->q_start[w->s] + block * t->rows;
     it->rows = cpu_min(t->rows, n - block * t->rows);
-    it->kv_len = t->b->kv_len[s];
+    it->kv_len = t->b->kv_len[w->s];
     it->position = it->kv_len - n + block * t->rows;
-    it->kv_head = index % per_block / t->n_parts;
+    it->kv_head = index % across(t) / t->parts;
     it->head = it->kv_head * t->group + part * t->heads;
     it->heads = cpu_min(t->heads, t->group - part * t->heads);
-    it->blocks = t->b->table + (int64_t)t->b->seq_slot[s] * t->b->caps.cap_blocks[t->a->group];
+    it->blocks = t->b->table + (int64_t)t->b->seq_slot[w->s] * t->b->caps.cap_blocks[t->a->group];
+    rows_see(t, w->s, block * t->rows, it->rows, &it->from, &it->to);
+    return w->chunks > 1 ? outer : 0;
 }
 
-// Sequence of the item with number *index; *index within it.
-static int64_t find_sequence(const attn *t, int64_t *index) {
-    const int64_t per_row = t->kv->desc.heads * t->n_parts;
-    int64_t s = cpu_min(*index / per_row, t->n_single);
-    *index -= s * per_row;
-    for (; *index >= seq_items(t, s); s++) {
-        *index -= seq_items(t, s);
+static void open_room(const attn *t, float *room, attn_item *it) {
+    const attn_room r = cpu_attn_layout(&t->kv->desc);
+    it->k = (unsigned char *)(room + r.k);
+    it->v = (unsigned char *)(room + r.v);
+    it->q = room + r.q;
+    it->s = room + r.s;
+    it->p = room + r.p;
+    it->o = room + r.o;
+    it->o_t = room + r.o_t;
+    it->max = room + r.state;
+    it->sum = it->max + CPU_ATTN_ROWS;
+    it->max_t = it->sum + CPU_ATTN_ROWS;
+    it->sum_t = it->max_t + CPU_ATTN_ROWS;
+}
+
+// One chunk of a split; the last of its kv head to be done merges them all.
+static void split_item(const attn *t, const walk *w, int64_t index, int64_t chunk, attn_item *it) {
+    const int64_t head = index % across(t);
+    float *parts = t->kv->parts + w->floats + head * (seq_floats(t, w) / across(t));
+    _Atomic uint32_t *arrived = &t->kv->arrived[w->splits + head];
+    cpu_attn_tiles(t, it, chunk * t->per, cpu_min((chunk + 1) * t->per, w->tiles), parts);
+    if (atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)w->chunks) {
+        atomic_store_explicit(arrived, 0, memory_order_relaxed);
+        cpu_attn_join(t, it, w->tiles, parts);
     }
-    return s;
 }
 
+// Numbers a worker is given only rise, so its walk goes on where it stopped.
 static void attn_items(void *ctx, int64_t i0, int64_t i1, uint32_t worker) {
     const attn *t = ctx;
-    float *room = t->kv->scratch + worker * t->kv->scratch_floats;
-    item it = {.k = room + t->room.k,
-               .v = room + t->room.v,
-               .q = room + t->room.q,
-               .s = room + t->room.s,
-               .o = room + t->room.o,
-               .o_t = room + t->room.o_t};
-    it.max = room + t->room.state;
-    it.sum = it.max + CPU_ATTN_ROWS;
-    it.max_t = it.sum + CPU_ATTN_ROWS;
-    it.sum_t = it.max_t + CPU_ATTN_ROWS;
+    float *room = t->kv->rooms + worker * t->kv->room_floats;
+    walk *w = (walk *)(void *)(room + cpu_attn_layout(&t->kv->desc).cursor);
+    attn_item it;
+    if (w->run != t->run) {
+        begin_walk(t, w);
+    }
     for (int64_t i = i0; i < i1; i++) {
-        int64_t index = i;
-        const int64_t s = find_sequence(t, &index);
-        item_of(t, s, index, &it);
-        attend(t, &it);
+        while (i >= w->items + w->n) {
+            step_walk(t, w);
+        }
+        open_room(t, room, &it);
+        const int64_t chunk = open_item(t, w, i - w->items, &it);
+        if (w->chunks > 1) {
+            split_item(t, w, i - w->items, chunk, &it);
+        } else {
+            cpu_attn_whole(t, &it);
+        }
     }
 }
 
@@ -324,7 +221,6 @@ static pgd_status check_sequence(const pgd_exec *x, const attn *t, int64_t s, in
     const int64_t tokens = t->kv->desc.block_tokens;
     int64_t from = 0;
     int64_t to = 0;
-    int64_t unused = 0;
     if (t->b->q_start[s] < 0 || n < 0 || t->b->q_start[s + 1] > rows || n > kv_len || slot < 0 ||
         slot >= t->b->caps.cap_slots) {
         return CPU_FAIL(x->dev, PGD_INVALID,
@@ -335,8 +231,7 @@ static pgd_status check_sequence(const pgd_exec *x, const attn *t, int64_t s, in
     if (n == 0) {
         return PGD_OK;
     }
-    visible(t->a, kv_len - n, kv_len, &from, &unused);
-    visible(t->a, kv_len - 1, kv_len, &unused, &to);
+    rows_see(t, s, 0, n, &from, &to);
     for (int64_t i = from / tokens; i * tokens < to; i++) {
         const int64_t id = i < cap ? t->b->table[slot * cap + i] : -1;
         if (id < 0 || id >= t->kv->n_blocks) {
@@ -372,21 +267,47 @@ static pgd_status check_counts(const cpu_op *op) {
     return PGD_OK;
 }
 
+// Tiles of an item of a split sequence, so that every worker gets several items.
+static void set_cut(attn *t, int64_t tiles) {
+    t->per = INT64_MAX;
+    if (t->kv->n_workers > 1) {
+        t->per = cpu_max(LEAST_TILES, tiles / (ITEMS_OF_A_WORKER * (int64_t)t->kv->n_workers) + 1);
+    }
+}
+
 static pgd_status attn_live(cpu_op *op) {
     attn *t = CPU_STATE(attn, op);
     int64_t floats = 0;
-    int64_t items = 0;
+    int64_t tiles = 0;
+    walk w;
     PGD_TRY(check_counts(op));
     t->n_seqs = op->batch.head->n_seqs;
-    t->n_single = 0;
+    t->run = ++t->a->kv->n_runs;
     for (int64_t s = 0; s < t->n_seqs; s++) {
+        const int64_t rows = seq_rows(t, s);
+        int64_t from = 0;
+        int64_t to = 0;
         PGD_TRY(check_sequence(op->x, t, s, op->rows));
-        floats += seq_rows(t, s) * t->b->kv_len[s] * t->a->q.shape[1] * 8;
-        items += seq_items(t, s);
-        t->n_single += t->n_single == s && seq_rows(t, s) == 1;
+        if (rows > 0) {
+            rows_see(t, s, 0, rows, &from, &to);
+            tiles += (rows + t->rows - 1) / t->rows * tiles_of(from, to) * across(t);
+            floats += rows * t->b->kv_len[s] * t->a->q.shape[1] * 8;
+        }
     }
-    cpu_phase_set(&op->phases[0], items, items > 0 ? floats / items : 0, 1);
+    set_cut(t, tiles);
+    for (begin_walk(t, &w); w.s < t->n_seqs;) {
+        step_walk(t, &w);
+    }
+    cpu_phase_set(&op->phases[0], w.items, w.items > 0 ? floats / w.items : 0, 1);
     return PGD_OK;
+}
+
+// q and p are rounded when the option attn says so and the cache is one of bf16.
+static void choose_kernels(attn *t, const cpu_backend *self) {
+    const pgd_kv_desc *d = &t->kv->desc;
+    t->dots = self->attn_dtype == PGD_BF16 && d->k_dtype == PGD_BF16 && d->v_dtype == PGD_BF16;
+    t->direct_k = d->block_tokens % ATTN_PIECE == 0;
+    t->direct_v = t->direct_k && d->v_dim % ATTN_PIECE == 0;
 }
 
 pgd_status cpu_make_attn(cpu_op *op, const pgd_attn_args *a) {
@@ -407,8 +328,8 @@ pgd_status cpu_make_attn(cpu_op *op, const pgd_attn_args *a) {
     t->group = a->q.shape[1] / a->kv->desc.heads;
     t->heads = cpu_min(t->group, CPU_ATTN_ROWS);
     t->rows = cpu_max(1, CPU_ATTN_ROWS / t->heads);
-    t->n_parts = (t->group + t->heads - 1) / t->heads;
-    t->room = cpu_attn_layout(&a->kv->desc);
+    t->parts = (t->group + t->heads - 1) / t->heads;
+    choose_kernels(t, cpu_self(op->x->dev));
     op->live = attn_live;
     op->phases[0] = (cpu_phase){.fn = attn_items, .ctx = t};
     return PGD_OK;

@@ -15,7 +15,7 @@
 // A weight with act_dtype BF16 takes x rounded to bf16, which is done once a row, into the scratch.
 #include <string.h>
 
-#include "cpu.h"
+#include "library.h"
 
 enum {
     ITEM_BYTES = 128 << 10, // of weights in an item, when there are few rows
@@ -27,12 +27,13 @@ enum {
 };
 
 typedef struct product {
+    const pgd_device *d;
     const pgd_cpu_kernels *k;
     const pgd_weight *w;
     pgd_cpu_product_fn fn;
     cpu_view x, y, aux;
-    unsigned char *rounded; // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
-    const float *bias;      // NULL = none
+    unsigned char *rounded;   // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
+    const float *bias;        // NULL = none
     const cpu_sample *sample; // what takes y panel by panel, NULL = y is written
     pgd_cpu_finish how;
     uint32_t n_workers;
@@ -65,6 +66,7 @@ static pgd_cpu_product_fn product_fn(const pgd_cpu_kernels *k, const pgd_weight_
 
 static void product_init(product *p, const pgd_exec *x, const pgd_weight *w) {
     const pgd_host *host = x->dev->host;
+    p->d = x->dev;
     p->k = cpu_kernels(x);
     p->w = w;
     p->fn = product_fn(p->k, &w->desc);
@@ -101,13 +103,24 @@ static const unsigned char *part_of(const product *p, const walk *at) {
     return p->w->data + (uint64_t)at->panel * p->w->panel_bytes + at->k * k_bytes;
 }
 
+// The same as sums, where that is OpenBLAS's to make; else false.
+static bool sums_by_blas(const product *p, int64_t p0, int64_t p1, int64_t r0, int64_t m,
+                         float *acc) {
+    bool done = true;
+    for (int64_t i = p0; done && i < p1; i++) {
+        done = cpu_blas_panel(p->d, p->w, i, p->x.p + r0 * p->x.s0, p->x.s0, m,
+                              acc + (i - p0) * m * PGD_CPU_PANEL);
+    }
+    return done;
+}
+
 // acc [p1 - p0][m][32] = x W^T of rows [r0, r0 + m) and panels [p0, p1).
 static void sums(const product *p, int64_t p0, int64_t p1, int64_t r0, int64_t m, float *acc) {
     const int64_t ld = p->rounded != NULL ? cpu_round_ld(p->w->desc.k) : p->x.s0;
     const unsigned char *x = p->rounded != NULL ? p->rounded : (const unsigned char *)p->x.p;
     const bool follows = p->n_blocks == 1 && p1 < p->w->n_panels;
     walk at = {.panel = p0};
-    bool more = true;
+    bool more = !sums_by_blas(p, p0, p1, r0, m, acc);
     while (more) {
         walk next = at;
         pgd_cpu_part part = {

@@ -1,6 +1,7 @@
 // sample: one token of each output row, and what is told about it.
 //
-//   row   look (logits as they are) | best, sum | change into the worker's room, look | draw | count
+//   row   look (logits as they are) | best, sum | change into the worker's room, look | draw,
+//         count
 //
 // A row that is only greedy is one pass over its logits; a row that is given and not told is none.
 // sample_row.c, sample_draw.c and sample_tell.c have the steps. Room for a changed row and for
@@ -53,7 +54,8 @@ static bool is_changed(const pgd_sampling *s) {
 
 // The largest logit is all that is asked for, or not even that.
 static bool is_plain(const pgd_sampling *s) {
-    return !is_told(s) && !is_changed(s) && (s->flags & (PGD_SAMPLE_GREEDY | PGD_SAMPLE_GIVEN)) != 0;
+    return !is_told(s) && !is_changed(s) &&
+           (s->flags & (PGD_SAMPLE_GREEDY | PGD_SAMPLE_GIVEN)) != 0;
 }
 
 // ---- a row -------------------------------------------------------------------------------------
@@ -212,8 +214,10 @@ static pgd_status check_told(const pgd_exec *x, const cpu_sample *c, int64_t r,
 static pgd_status check_lists(const pgd_exec *x, const cpu_sample *c, int64_t r,
                               const pgd_sampling *s) {
     const cpu_batch *b = c->batch;
-    if (s->mask_row < 0 || (s->mask_row > 0 && (b->mask == NULL || (uint64_t)s->mask_row >
-                                                b->mask_words / (uint64_t)((c->n + 31) / 32)))) {
+    if (s->mask_row < 0 ||
+        (s->mask_row > 0 &&
+         (b->mask == NULL ||
+          (uint64_t)s->mask_row > b->mask_words / (uint64_t)((c->n + 31) / 32)))) {
         return CPU_FAIL(x->dev, PGD_INVALID, "sample: output %lld has mask row %d", (long long)r,
                         (int)s->mask_row);
     }
@@ -248,8 +252,8 @@ static pgd_status check_penalties(const pgd_exec *x, const cpu_sample *c, int64_
                         (double)s->frequency, (int)s->state_row);
     }
     if (s->state_row > 0 && c->state == NULL) {
-        return CPU_FAIL(x->dev, PGD_UNSUPPORTED,
-                        "sample: output %lld counts tokens, without state", (long long)r);
+        return CPU_FAIL(x->dev, PGD_UNSUPPORTED, "sample: output %lld counts tokens, without state",
+                        (long long)r);
     }
     if (s->state_row < 0 || s->state_row > c->state_rows) {
         return CPU_FAIL(x->dev, PGD_INVALID, "sample: output %lld has state row %d of %lld",

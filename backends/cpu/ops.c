@@ -81,11 +81,19 @@ typedef union any_args {
 #undef OP_MEMBER
 } any_args;
 
+// Whether a product of many rows is made by OpenBLAS.
+static bool by_blas(const pgd_device *d, const pgd_query *q) {
+    return cpu_self(d)->blas != NULL && q->weight != NULL && q->weight->dtype == PGD_F32 &&
+           q->op != PGD_OP_embed;
+}
+
 static void name_kernel(const pgd_device *d, const pgd_query *q, pgd_support *out) {
     const char *isa = cpu_self(d)->kernels->isa;
     const char *dtype = "f32";
     const char *tile = "";
-    if (q->weight != NULL && q->op != PGD_OP_embed) {
+    if (by_blas(d, q)) {
+        isa = "openblas";
+    } else if (q->weight != NULL && q->op != PGD_OP_embed) {
         dtype = pgd_dtype_name(q->weight->dtype);
         tile = q->weight->act_dtype == PGD_BF16 ? "_dot" : "_12x32";
     } else if (q->op == PGD_OP_attn && q->kv != NULL) {
@@ -162,7 +170,8 @@ pgd_status cpu_support(const pgd_device *d, const pgd_query *query, pgd_support 
     CPU_TAIL(d, pgd_query, query);
     if (takes(d, q, &c, &result.scratch)) {
         result.level = PGD_LEVEL_NATIVE;
-        result.flags = PGD_SUPPORT_CAPTURABLE | PGD_SUPPORT_INVARIANT;
+        result.flags = PGD_SUPPORT_CAPTURABLE;
+        result.flags |= by_blas(d, q) ? 0u : PGD_SUPPORT_INVARIANT;
         name_kernel(d, q, &result);
     } else {
         snprintf(result.reason, sizeof(result.reason), "%s", c.reason);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "library.h"
 
 static const pgd_option options[] = {
     {.key = "isa",
@@ -15,6 +15,16 @@ static const pgd_option options[] = {
      .help =
          "activations in products with bf16 weights: f32, rounded to bf16 (bf16), or auto: bf16 "
          "where the processor's own dot products of bf16 are faster than f32"},
+    {.key = "attn",
+     .type = "str",
+     .value = "f32",
+     .help =
+         "attention over a bf16 cache: f32, or with q and the weights of V rounded to bf16 (bf16)"},
+    {.key = "deterministic",
+     .type = "bool",
+     .value = "on",
+     .help = "off: f32 products of many rows may be made by OpenBLAS, whose sums depend on the "
+             "number of rows"},
 };
 
 static pgd_status fail_isa(const pgd_host *host, const char *isa) {
@@ -52,6 +62,19 @@ static pgd_status read_act(const pgd_host *host, const pgd_cpu_kernels *k, int32
     return PGD_OK;
 }
 
+// What attention rounds q and the weights of V to, over a cache of bf16.
+static pgd_status read_attn(const pgd_host *host, int32_t *out_dtype) {
+    const char *attn = host->option == NULL ? NULL : host->option(host, "attn");
+    *out_dtype = PGD_DTYPE_NONE;
+    if (attn != NULL && strcmp(attn, "bf16") == 0) {
+        *out_dtype = PGD_BF16;
+    } else if (attn != NULL && strcmp(attn, "f32") != 0) {
+        return PGD_HOST_FAIL(host, PGD_INVALID, "cpu: option attn is '%s', it may be f32 or bf16",
+                             attn);
+    }
+    return PGD_OK;
+}
+
 static pgd_status probe(const pgd_host *host, pgd_probe *out) {
     const pgd_probe local = {.size = sizeof(local), .n_devices = 1, .score = 1};
     (void)host;
@@ -61,6 +84,9 @@ static pgd_status probe(const pgd_host *host, pgd_probe *out) {
 
 static const void *extension(void *backend, const char *name) {
     (void)backend;
+    if (strcmp(name, PGD_YARDSTICKS_EXTENSION) == 0) {
+        return &cpu_yardsticks_table;
+    }
     return strcmp(name, PGD_LIMITS_EXTENSION) == 0 ? &cpu_limits_table : NULL;
 }
 
@@ -80,8 +106,10 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     cpu_backend *self = NULL;
     *out_backend = NULL;
     int32_t dot_dtype = PGD_DTYPE_NONE;
+    int32_t attn_dtype = PGD_DTYPE_NONE;
     PGD_TRY(pick(host, &kernels));
     PGD_TRY(read_act(host, kernels, &dot_dtype));
+    PGD_TRY(read_attn(host, &attn_dtype));
     self = host->alloc(host, sizeof(*self), 0);
     if (self == NULL) {
         return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "cpu: no memory for the backend");
@@ -89,6 +117,8 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     self->host = host;
     self->kernels = kernels;
     self->dot_dtype = dot_dtype;
+    self->attn_dtype = attn_dtype;
+    self->blas = cpu_blas_wanted(host, kernels->isa);
     *out_backend = self;
     PGD_OUT(out, local);
     return PGD_OK;

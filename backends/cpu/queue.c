@@ -43,6 +43,49 @@ static bool span(const pgd_copy *c, uint64_t pitch, uint64_t *out) {
     return true;
 }
 
+// A large copy in pieces for the team: item i is piece i % pieces of row i / pieces.
+typedef struct copy_work {
+    unsigned char *dst;
+    const unsigned char *src;
+    uint64_t bytes; // of a row
+    uint64_t dst_pitch, src_pitch;
+    uint64_t pieces; // of a row
+} copy_work;
+
+enum {
+    COPY_LARGE = 1 << 20, // bytes of a copy that is worth a run of the team
+    COPY_PIECE = 1 << 18,
+};
+
+static void copy_pieces(void *ctx, int64_t i0, int64_t i1, uint32_t worker) {
+    const copy_work *w = ctx;
+    (void)worker;
+    for (uint64_t i = (uint64_t)i0; i < (uint64_t)i1; i++) {
+        const uint64_t row = i / w->pieces;
+        const uint64_t at = i % w->pieces * COPY_PIECE;
+        const uint64_t left = w->bytes - at;
+        memcpy(w->dst + row * w->dst_pitch + at, w->src + row * w->src_pitch + at,
+               left < COPY_PIECE ? left : COPY_PIECE);
+    }
+}
+
+// False: the copy is small, or its two sides overlap.
+static bool copy_by_team(const pgd_device *d, const pgd_copy *c, unsigned char *dst,
+                         uint64_t dst_bytes, const unsigned char *src, uint64_t src_bytes) {
+    const uint64_t rows = c->rows > 1 ? c->rows : 1;
+    copy_work w = {dst,          src,          c->bytes,
+                   c->dst_pitch, c->src_pitch, (c->bytes + COPY_PIECE - 1) / COPY_PIECE};
+    cpu_phase work = {.fn = copy_pieces, .ctx = &w};
+    cpu_phase *const phases[1] = {&work};
+    if (rows * c->bytes < COPY_LARGE || ((uintptr_t)dst < (uintptr_t)src + src_bytes &&
+                                         (uintptr_t)src < (uintptr_t)dst + dst_bytes)) {
+        return false;
+    }
+    cpu_phase_set(&work, (int64_t)(rows * w.pieces), (int64_t)(c->bytes / w.pieces / 4), 0);
+    cpu_phases_run(d->host, phases, 1);
+    return true;
+}
+
 static pgd_status copy_one(const pgd_device *d, const pgd_copy *c) {
     uint64_t dst_bytes = 0;
     uint64_t src_bytes = 0;
@@ -56,7 +99,7 @@ static pgd_status copy_one(const pgd_device *d, const pgd_copy *c) {
     PGD_TRY(
         cpu_range(d, "the destination of a copy", c->dst, c->dst_offset, dst_bytes, true, &dst));
     PGD_TRY(cpu_range(d, "the source of a copy", c->src, c->src_offset, src_bytes, false, &src));
-    if (c->bytes == 0) {
+    if (c->bytes == 0 || copy_by_team(d, c, dst, dst_bytes, src, src_bytes)) {
         return PGD_OK;
     }
     memmove(dst, src, c->bytes);

@@ -11,7 +11,7 @@
 typedef struct cpu_row {
     const pgd_cpu_kernels *k;
     const float *v;
-    float *list;    // room for the row's values
+    float *list; // room for the row's values
     int64_t n;
     int64_t block;  // tokens of a block, a multiple of CPU_SAMPLE_STEP
     int64_t blocks; // number of blocks

@@ -8,7 +8,7 @@
 //            than 2^-40 has no mass and is not looked at; what is far from the best is summed in
 //            f32, and in full only if its rounding could matter
 //   race     64 tokens at a time; those that may win by a cheap bound are computed. The best token
-//            runs first: blocks that could not win against it with the loudest noise are passed over
+//            runs first: blocks that could not win against it with the loudest noise are left out
 //
 // Nothing is sorted and nothing is allocated. Compiled without fused multiply-adds.
 #include <math.h>
@@ -90,24 +90,57 @@ static float min_p_floor(const draw *d, float min_p) {
 enum { BIN_BITS = 10, FEW_BLOCKS = 128 };
 _Static_assert(PGD_CPU_BINS == 1 << BIN_BITS, "bins of a level");
 
-// Keys from first to last, cut into bins of 2^shift.
-typedef struct span {
-    uint32_t first;
-    uint32_t last;
-    int32_t shift;
-} span;
-
-static span span_of(uint32_t first, uint32_t last) {
-    span s = {.first = first, .last = last};
+static pgd_cpu_span span_of(uint32_t first, uint32_t last) {
+    pgd_cpu_span s = {.first = first, .last = last};
     while ((last - first) >> s.shift >= PGD_CPU_BINS) {
         s.shift++;
     }
     return s;
 }
 
+// Values from low to max. Logits lie evenly by value, not by key: around 0 most keys are of nobody.
+static pgd_cpu_span lines_of(const draw *d, float low) {
+    const float max = d->row->max;
+    pgd_cpu_span s = span_of(cpu_key_of(low), cpu_key_of(max));
+    const float width = max - low;
+    if (width > 1e-3f && width < 1e6f) {
+        s.low = low;
+        s.scale = (float)(PGD_CPU_BINS - 1) / width;
+    }
+    return s;
+}
+
+// The smallest key from the span's first on whose bin is at least `bin`; as f32_mass_bins has it.
+static uint32_t key_at(const pgd_cpu_span *s, uint32_t bin) {
+    uint32_t low = s->first;
+    uint32_t high = s->last;
+    if (s->scale == 0.0f) {
+        return s->first + (bin << s->shift);
+    }
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if ((cpu_value_of(middle) - s->low) * s->scale >= (float)bin) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+// The keys of a bin: from *first on to what this gives.
+static uint32_t bin_keys(const pgd_cpu_span *s, uint32_t bin, uint32_t *first) {
+    *first = key_at(s, bin);
+    if (s->scale > 0.0f) {
+        return bin + 1 < PGD_CPU_BINS ? key_at(s, bin + 1) - 1 : s->last;
+    }
+    const uint32_t width = (1u << s->shift) - 1;
+    return s->last - *first < width ? s->last : *first + width;
+}
+
 // The bin in which *room ends, taken from the lowest on; what lies below it is taken off *room.
-static uint32_t find_bin(const span *s, const uint64_t *mass, int64_t *room) {
-    const uint32_t last = (s->last - s->first) >> s->shift;
+static uint32_t find_bin(const pgd_cpu_span *s, const uint64_t *mass, int64_t *room) {
+    const uint32_t last = s->scale > 0.0f ? PGD_CPU_BINS - 1 : (s->last - s->first) >> s->shift;
     uint32_t bin = 0;
     while (bin < last && (int64_t)mass[bin] <= *room) {
         *room -= (int64_t)mass[bin];
@@ -130,12 +163,12 @@ static int64_t room_of(uint64_t sum, double tail, uint64_t share) {
 static bool floor_among(draw *d, cpu_live live, float low, double tail, uint64_t share) {
     const cpu_row *row = d->row;
     const double off = tail > 0 ? tail * 0x1p-17 + (double)row->n : 0;
-    span s = span_of(cpu_key_of(low), cpu_key_of(row->max));
+    pgd_cpu_span s = lines_of(d, low);
     int64_t most = INT64_MIN;
     int64_t least = 0;
     for (;;) {
         uint64_t mass[PGD_CPU_BINS + 1] = {0};
-        row->k->f32_mass_bins(live.v, live.n, row->max, d->inverse, s.first, s.last, s.shift, mass);
+        row->k->f32_mass_bins(live.v, live.n, row->max, d->inverse, &s, mass);
         if (most == INT64_MIN) {
             uint64_t sum = 0;
             for (uint32_t i = 0; i < PGD_CPU_BINS; i++) {
@@ -148,13 +181,13 @@ static bool floor_among(draw *d, cpu_live live, float low, double tail, uint64_t
         if (least < 0 || find_bin(&s, mass, &least) != bin) {
             return false;
         }
-        const uint32_t first = s.first + (bin << s.shift);
-        if (s.shift == 0) {
+        uint32_t first = 0;
+        const uint32_t last = bin_keys(&s, bin, &first);
+        if (first >= last) {
             d->floor = cpu_value_of(first);
             return true;
         }
-        const uint32_t width = (1u << s.shift) - 1;
-        s = span_of(first, s.last - first < width ? s.last : first + width);
+        s = span_of(first, last);
         live.n = row->k->f32_keep(live.v, live.n, cpu_value_of(s.first), cpu_value_of(s.last),
                                   row->list);
         live.v = row->list;
@@ -171,8 +204,8 @@ static void keep_top_p(draw *d, float top_p) {
     if (near > low && row->k->f32_count_ge(row->top, row->blocks, low) > FEW_BLOCKS) {
         const cpu_live live = cpu_row_live(row, near);
         if (live.v != row->v) {
-            const double rest = row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse,
-                                                    d->floor, near);
+            const double rest =
+                row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse, d->floor, near);
             if (floor_among(d, live, near, rest * 0x1p+40, share)) {
                 return;
             }
@@ -210,8 +243,8 @@ static void run_step(const draw *d, int64_t start, const uint32_t *words, leader
         }
         v = padded;
     }
-    uint64_t may = row->k->f32_race_64(v, words, row->max, (float)d->inverse, (float)best->mark,
-                                       d->floor);
+    uint64_t may =
+        row->k->f32_race_64(v, words, row->max, (float)d->inverse, (float)best->mark, d->floor);
     for (; may != 0; may &= may - 1) {
         const int i = __builtin_ctzll(may);
         run(d, (int32_t)(start + i), words[i], best);

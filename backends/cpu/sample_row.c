@@ -2,9 +2,9 @@
 // of interest.
 //
 //   tops     2048 blocks or fewer; one pass over the row
-//   k-th     of k blocks whose tops reach a value, k tokens do: the k-th largest top is a floor that
-//            leaves little to look at; then the same among what reaches it. Both by halving the
-//            range of keys, which is 32 counts at most
+//   k-th     of k blocks whose tops reach a value, k tokens do: the k-th largest top is a floor
+//            that leaves little to look at; then the same among what reaches it. Both by halving
+//            the range of keys, which is 32 counts at most
 #include <math.h>
 #include <string.h>
 

@@ -289,8 +289,10 @@ typedef struct pgd_weight_plan {
     uint32_t flags; // PGD_WEIGHT_...
     uint64_t bytes; // resident
     uint64_t align;
-    uint64_t scratch;     // during prepare
-    uint64_t fingerprint; // equal desc and fingerprint: equal resident bytes
+    uint64_t scratch; // during prepare
+    // Equal desc (but for max_rows, parts' sources and name) and fingerprint: equal resident bytes,
+    // which may be stored and adopted later by any process.
+    uint64_t fingerprint;
 } pgd_weight_plan;
 
 typedef struct pgd_weight_table {

@@ -73,6 +73,12 @@ typedef struct pgd_engine_options {
     uint32_t no_chunked_prefill;     // 1: a prompt runs in one step or waits
     uint32_t no_reserve_full_prompt; // 1: a prompt starts when its first chunk fits
     int32_t max_logprobs;            // most log probabilities a request may ask for, 0 = 20
+    const char *cache; // folder; NULL = XDG_CACHE_HOME/pagoda, or HOME/.cache/pagoda
+    // Weights as the device lays them out, kept in the cache for the next start. NULL or "auto": of
+    // models of 64 MiB and more, 20 GiB in all; "off"; or bytes ("4GiB"): of all models, so many.
+    const char *weight_cache;
+    uint32_t no_deterministic; // 1: results may depend on what else is in the batch, if faster
+    uint32_t reserved2;
 } pgd_engine_options;
 
 // Opens the device, plans memory, loads the model.

@@ -1,5 +1,6 @@
-// The tile kernel over tile instructions in plain C, since few machines have them: bits of the order
-// of docs/decisions/0002, for any number of rows. Where the processor has AMX, the real one too.
+// The tile kernel over tile instructions in plain C, since few machines have them: bits of the
+// order of docs/decisions/0002, for any number of rows. Where the processor has AMX, the real one
+// too.
 #include "isa_test.h"
 
 #include <stdlib.h>

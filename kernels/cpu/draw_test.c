@@ -81,7 +81,8 @@ static void mass_is_close(void **state) {
                 shift++;
             }
             memset(bins, 0, sizeof(bins));
-            k->f32_mass_bins(x, n, max, 1.3, first, key_of(max), shift, bins);
+            const pgd_cpu_span s = {.first = first, .last = key_of(max), .shift = shift};
+            k->f32_mass_bins(x, n, max, 1.3, &s, bins);
             for (int b = 0; b < PGD_CPU_BINS; b++) {
                 double want = 0;
                 double room = 0;
@@ -102,29 +103,176 @@ static void mass_is_close(void **state) {
 static void mass_of_the_odd_ones(void **state) {
     const float x[] = {-INFINITY, -1e30f, NAN, -NAN, 0.0f, -0.0f, INFINITY};
     const float near[] = {-2.0f, -4.0f, 0.0f, 0.0f};
+    const pgd_cpu_span all = {.first = 0, .last = UINT32_MAX, .shift = 22};
+    const pgd_cpu_span none = {.first = key_of(0.5f), .last = key_of(0.7f)};
+    const pgd_cpu_span wide = {.first = key_of(-1.68f), .last = key_of(3.0f), .shift = 22};
+    const pgd_cpu_span top = {.first = key_of(INFINITY), .last = key_of(INFINITY)};
     uint64_t bins[PGD_CPU_BINS + 1];
     (void)state;
     FOR_EACH_ISA(k) {
         memset(bins, 0, sizeof(bins));
-        k->f32_mass_bins(x, 6, 0.0f, 1.0, 0, UINT32_MAX, 22, bins);
+        k->f32_mass_bins(x, 6, 0.0f, 1.0, &all, bins);
         for (int b = 0; b < PGD_CPU_BINS; b++) {
             assert_true(bins[b] == (b == (int)(0x80000000u >> 22) ? UINT64_C(1) << 41 : 0));
         }
         memset(bins, 0, sizeof(bins));
-        k->f32_mass_bins(x, 6, 0.0f, 1.0, key_of(0.5f), key_of(0.7f), 0, bins);
+        k->f32_mass_bins(x, 6, 0.0f, 1.0, &none, bins);
         for (int b = 0; b < PGD_CPU_BINS; b++) {
             assert_true(bins[b] == 0);
         }
         // what is below the first key is no matter how wide the bins are
         memset(bins, 0, sizeof(bins));
-        k->f32_mass_bins(near, 4, 0.0f, 1.0, key_of(-1.68f), key_of(3.0f), 22, bins);
+        k->f32_mass_bins(near, 4, 0.0f, 1.0, &wide, bins);
         for (int b = 0; b < PGD_CPU_BINS; b++) {
             assert_true(bins[b] == 0 || bins[b] == UINT64_C(1) << 41);
         }
         memset(bins, 0, sizeof(bins));
-        k->f32_mass_bins(x, 7, INFINITY, 1.0, key_of(INFINITY), key_of(INFINITY),
-                         0, bins);
+        k->f32_mass_bins(x, 7, INFINITY, 1.0, &top, bins);
         assert_true(bins[0] == UINT64_C(1) << 40);
+    }
+}
+
+// Bins by value: a token's bin is that of its line, also at the ends; NaN and lower ones are out.
+static void mass_by_lines(void **state) {
+    float x[131];
+    uint64_t bins[PGD_CPU_BINS + 1];
+    uint64_t want[PGD_CPU_BINS + 1];
+    const pgd_cpu_span s = {.low = -7.3f, .scale = 93.7f};
+    const pgd_cpu_span all = {.last = UINT32_MAX, .shift = 22};
+    (void)state;
+    FOR_EACH_ISA(k) {
+        for (int i = 0; i < 131; i++) {
+            x[i] = i % 19 == 3 ? NAN : i % 23 == 5 ? -INFINITY : 3.0f - (float)i * 0.1f;
+        }
+        memset(want, 0, sizeof(want));
+        for (int i = 0; i < 131; i++) {
+            uint64_t alone[PGD_CPU_BINS + 1] = {0};
+            uint64_t mass = 0;
+            k->f32_mass_bins(x + i, 1, 3.0f, 0.9, &all, alone);
+            for (int b = 0; b < PGD_CPU_BINS; b++) {
+                mass += alone[b];
+            }
+            if (x[i] >= s.low) {
+                const float at = (x[i] - s.low) * s.scale;
+                want[at > PGD_CPU_BINS - 1 ? PGD_CPU_BINS - 1 : (int)at] += mass;
+            }
+        }
+        memset(bins, 0, sizeof(bins));
+        k->f32_mass_bins(x, 131, 3.0f, 0.9, &s, bins);
+        assert_memory_equal(bins, want, PGD_CPU_BINS * sizeof(bins[0]));
+    }
+}
+
+enum { ROW = 331 };
+
+static void random_row(uint64_t *rng, float *x, int n) {
+    for (int i = 0; i < n; i++) {
+        x[i] = i % 29 == 7 ? NAN : (float)(int)(16.0f * test_float(rng)) / 4.0f;
+    }
+}
+
+// Searches of a row against the plain way, at every length.
+static void searches(void **state) {
+    uint64_t rng = 5;
+    float x[ROW];
+    float out[ROW + 16];
+    float tops[ROW / 64 + 2];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        for (int n = 0; n <= ROW; n += n < 40 ? 1 : 17) {
+            const float v = (float)(int)(12.0f * test_float(&rng)) / 4.0f;
+            int64_t first = -1, count = 0, kept = 0;
+            random_row(&rng, x, n);
+            for (int i = n - 1; i >= 0; i--) {
+                first = x[i] >= v ? i : first;
+                count += x[i] >= v;
+            }
+            assert_int_equal(k->f32_first_ge(x, n, v), first);
+            assert_int_equal(k->f32_count_ge(x, n, v), count);
+            const int64_t got = k->f32_keep(x, n, v, v + 1.0f, out);
+            for (int i = 0; i < n; i++) {
+                if (x[i] >= v && x[i] <= v + 1.0f) {
+                    assert_true(kept < got && out[kept] == x[i]);
+                    kept++;
+                }
+            }
+            assert_int_equal(got, kept);
+            memcpy(out, x, (size_t)n * sizeof(float));
+            assert_int_equal(k->f32_keep(out, n, v, INFINITY, out), count); // in place
+            k->f32_tops(x, n, 64, tops);
+            for (int b = 0; b * 64 < n; b++) {
+                assert_true(tops[b] == k->f32_max(x + b * 64, n - b * 64 < 64 ? n - b * 64 : 64));
+            }
+        }
+    }
+}
+
+static void exp_sum_is_close(void **state) {
+    uint64_t rng = 6;
+    float x[ROW];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        for (int n = 0; n <= ROW; n += n < 40 ? 1 : 17) {
+            double all = 0;
+            double some = 0;
+            random_row(&rng, x, n);
+            for (int i = 0; i < n; i++) {
+                all += x[i] == x[i] ? exp((double)x[i] - 5.0) : 0.0;
+                some += x[i] >= -2.0f && x[i] < 1.5f ? exp(((double)x[i] - 5.0) * 1.7) : 0.0;
+            }
+            const double got = k->f32_exp_sum(x, n, 5.0f, 1.0f, -INFINITY, INFINITY);
+            assert_true(fabs(got - all) <= 0x1p-20 * all);
+            const double part = k->f32_exp_sum(x, n, 5.0f, 1.7f, -2.0f, 1.5f);
+            assert_true(fabs(part - some) <= 0x1p-18 * some);
+        }
+    }
+}
+
+// One rounding an operation: the numbers of plain f32 arithmetic.
+static float changed(float l, const uint32_t *mask, int32_t state, int i,
+                     const pgd_cpu_penalty *p) {
+    const int32_t count = state & 0x3fffffff;
+    if (mask != NULL && (mask[i / 32] >> i % 32 & 1) == 0) {
+        return NAN;
+    }
+    if ((state & 0x7fffffff) != 0) {
+        l = l > 0 ? l / p->repetition : l * p->repetition;
+    }
+    if (count > 0) {
+        const float step = p->frequency * (float)count;
+        l = l - step;
+        l = l - p->presence;
+    }
+    return l;
+}
+
+static void changes_are_exact(void **state) {
+    const pgd_cpu_penalty p = {.repetition = 1.3f, .presence = 0.7f, .frequency = -0.11f};
+    uint64_t rng = 9;
+    float x[ROW];
+    float out[ROW];
+    uint32_t mask[ROW / 32 + 1];
+    int32_t counts[ROW];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        for (int n = 0; n <= ROW; n += n < 70 ? 1 : 17) {
+            for (int way = 0; way < 4; way++) {
+                const uint32_t *m = way % 2 == 0 ? NULL : mask;
+                random_row(&rng, x, n);
+                for (int i = 0; i < ROW; i++) {
+                    const uint64_t r = test_next(&rng);
+                    const int32_t prompt = r % 8 == 2 ? 1 << 30 : 0;
+                    mask[i / 32] = (uint32_t)(r >> 32);
+                    counts[i] = r % 4 == 0 ? (int32_t)(r >> 40 & 0xffffff) | prompt : prompt;
+                    counts[i] = i / 64 % 2 == 1 ? 0 : counts[i];
+                }
+                k->f32_change(x, n, m, way < 2 ? NULL : counts, &p, out);
+                for (int i = 0; i < n; i++) {
+                    const float want = changed(x[i], m, way < 2 ? 0 : counts[i], i, &p);
+                    assert_true(out[i] == want || (out[i] != out[i] && want != want));
+                }
+            }
+        }
     }
 }
 
@@ -183,6 +331,10 @@ int main(void) {
         cmocka_unit_test(philox_is_the_published_one),
         cmocka_unit_test(mass_is_close),
         cmocka_unit_test(mass_of_the_odd_ones),
+        cmocka_unit_test(mass_by_lines),
+        cmocka_unit_test(searches),
+        cmocka_unit_test(exp_sum_is_close),
+        cmocka_unit_test(changes_are_exact),
         cmocka_unit_test(race_misses_nobody),
         cmocka_unit_test(between_has_both_ends),
     };

@@ -190,99 +190,11 @@ static void finishes(void **state) {
     }
 }
 
-// Weights and sum of positions [lo, hi) of a tile, against exp of libm; then two tiles merged.
-static void softmax_of_a_tile(void **state) {
-    const pgd_cpu_score how = {.scale = 0.25f, .softcap = 0.0f};
-    uint64_t rng = 5;
-    float s[PGD_CPU_TILE];
-    float p[PGD_CPU_TILE];
-    (void)state;
-    for (int i = 0; i < PGD_CPU_TILE; i++) {
-        s[i] = 20.0f * test_float(&rng);
-    }
-    FOR_EACH_ISA(kernels) {
-        for (int lo = 0; lo < PGD_CPU_TILE; lo += 5) {
-            for (int hi = lo + 1; hi <= PGD_CPU_TILE; hi += 3) {
-                float max = 0.0f;
-                float sum = 0.0f;
-                double top = -INFINITY;
-                double total = 0.0;
-                memcpy(p, s, sizeof(p));
-                kernels->f32_softmax_64(p, lo, hi, &how, 0.0f, 0.0f, &max, &sum);
-                for (int i = lo; i < hi; i++) {
-                    top = fmax(top, 0.25 * (double)s[i]);
-                }
-                assert_true((double)max == top);
-                for (int i = 0; i < PGD_CPU_TILE; i++) {
-                    const double want = i < lo || i >= hi ? 0.0 : exp(0.25 * (double)s[i] - top);
-                    assert_true(fabs((double)p[i] - want) <= 3e-7);
-                    total += want;
-                }
-                assert_true(fabs((double)sum - total) <= 1e-5);
-            }
-        }
-    }
-}
-
-static void merges_two_tiles(void **state) {
-    float o[40];
-    float o_t[40];
-    (void)state;
-    FOR_EACH_ISA(kernels) {
-        float max = 1.0f;
-        float sum = 2.0f;
-        for (int i = 0; i < 40; i++) {
-            o[i] = 1.0f;
-            o_t[i] = (float)i;
-        }
-        kernels->f32_merge(o, &max, &sum, o_t, 2.0f, 3.0f, 37);
-        assert_true(max == 2.0f);
-        assert_true(fabs((double)sum - (2.0 * exp(-1.0) + 3.0)) <= 1e-6);
-        for (int i = 0; i < 37; i++) {
-            assert_true(fabs((double)o[i] - (exp(-1.0) + i)) <= 4e-6);
-        }
-        assert_true(o[37] == 1.0f);
-    }
-}
-
-// A tile's keys come out turned and its values in panels, whatever the count of tokens.
-static void tiles_from_the_cache(void **state) {
-    enum { DIM = 45, TOKENS = 20 };
-    static float keys[DIM][TOKENS];
-    static float values[TOKENS][DIM];
-    static float k_tile[DIM * PGD_CPU_PANEL];
-    static float v_tile[2 * PGD_CPU_PANEL * PGD_CPU_TILE];
-    (void)state;
-    for (int d = 0; d < DIM; d++) {
-        for (int t = 0; t < TOKENS; t++) {
-            keys[d][t] = values[t][d] = (float)(1000 * d + t);
-        }
-    }
-    FOR_EACH_ISA(kernels) {
-        for (int n = 1; n <= TOKENS; n++) {
-            memset(k_tile, 0, sizeof(k_tile));
-            memset(v_tile, 0, sizeof(v_tile));
-            kernels->f32_tile_k(keys, TOKENS, n, DIM, k_tile + 7);
-            kernels->f32_tile_v(values, n, DIM, v_tile + 3 * PGD_CPU_PANEL);
-            for (int d = 0; d < DIM; d++) {
-                const float *v = v_tile + d / PGD_CPU_PANEL * PGD_CPU_PANEL * PGD_CPU_TILE;
-                for (int t = 0; t < TOKENS; t++) {
-                    const float want = t < n ? keys[d][t] : 0.0f;
-                    assert_true(t + 7 >= PGD_CPU_PANEL ||
-                                k_tile[d * PGD_CPU_PANEL + 7 + t] == want);
-                    assert_true(v[(3 + t) * PGD_CPU_PANEL + d % PGD_CPU_PANEL] == want);
-                }
-            }
-        }
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_close), cmocka_unit_test(rows_do_not_matter),
         cmocka_unit_test(isas_agree),         cmocka_unit_test(adds_to_what_is_there),
-        cmocka_unit_test(finishes),           cmocka_unit_test(softmax_of_a_tile),
-        cmocka_unit_test(merges_two_tiles),   cmocka_unit_test(tiles_from_the_cache),
+        cmocka_unit_test(finishes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

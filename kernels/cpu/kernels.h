@@ -51,6 +51,16 @@ typedef struct pgd_cpu_score {
     float softcap; // 0 = off
 } pgd_cpu_score;
 
+// How tokens fall into bins: by their keys in [first, last], 2^shift of them a bin; or, with a
+// scale, by floor((x - low) * scale) in f32, x >= low, the last bin taking what is above.
+typedef struct pgd_cpu_span {
+    uint32_t first;
+    uint32_t last;
+    int32_t shift;
+    float low;
+    float scale; // 0 = by keys
+} pgd_cpu_span;
+
 // Penalties of sample; repetition is not 0.
 typedef struct pgd_cpu_penalty {
     float repetition;
@@ -76,6 +86,7 @@ typedef struct pgd_cpu_kernels {
 #define PGD_CPU_KERNEL_DOT(name, result, params) \
     result name##__avx512_bf16 params;           \
     result name##__amx params;
+#define PGD_CPU_KERNEL_ATTN(name, result, params) result name##__avx512_bf16 params;
 #include "list.inc"
 
 // Names of the instruction sets, slowest first, behind the last NULL.

@@ -42,8 +42,9 @@ static const pgd_cpu_kernels avx512_bf16_table = {
 #include "list.inc"
 };
 
-#define PGD_CPU_KERNEL(name, result, params)     .name = name##__avx512,
-#define PGD_CPU_KERNEL_DOT(name, result, params) .name = name##__amx,
+#define PGD_CPU_KERNEL(name, result, params)      .name = name##__avx512,
+#define PGD_CPU_KERNEL_DOT(name, result, params)  .name = name##__amx,
+#define PGD_CPU_KERNEL_ATTN(name, result, params) .name = name##__avx512_bf16,
 static const pgd_cpu_kernels amx_table = {
     .isa = "amx",
     .dot_bytes = 2,

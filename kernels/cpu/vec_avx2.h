@@ -101,6 +101,13 @@ VEC_INLINE void v_store_f16(uint16_t *p, vf a) {
     __m128i h = _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm_storeu_si128((__m128i *)p, h);
 }
+// The tree of v_sum (math.inc): lane i with lane i + 4, then 2, 1.
+#define V_TREE_SUM
+VEC_INLINE float v_tree_sum(vf a) {
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
 typedef uint64_t vq __attribute__((vector_size(32)));
 VEC_INLINE vq q_mul(vq a, vq b) {
     return (vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);

@@ -89,6 +89,14 @@ VEC_INLINE void v_store_f16(uint16_t *p, vf a) {
     __m256i h = _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm256_storeu_si256((__m256i *)p, h);
 }
+// The tree of v_sum (math.inc): lane i with lane i + 8, then 4, 2, 1.
+#define V_TREE_SUM
+VEC_INLINE float v_tree_sum(vf a) {
+    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
 typedef uint64_t vq __attribute__((vector_size(64)));
 VEC_INLINE vq q_mul(vq a, vq b) {
     return (vq)_mm512_mul_epu32((__m512i)a, (__m512i)b);

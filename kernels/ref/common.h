@@ -63,9 +63,10 @@ void pgd_ref_read(int32_t dtype, const void *base, int64_t i, int64_t n, double 
 // Start of an array of the batch block, NULL if it is absent (offset 0).
 void *pgd_ref_array(const pgd_batch *batch, uint64_t offset);
 const pgd_batch_head *pgd_ref_head(const pgd_batch *batch);
-// out_slot of rows [0, n) lies in [-1, cap_slots), and the arrays argmax and sample write are there.
+// out_slot of rows [0, n) lies in [-1, cap_slots).
 pgd_status pgd_ref_check_tokens(const pgd_exec *x, const pgd_batch *batch, int64_t n) PGD_MUST_USE;
-// Writes last (not for slot -1) and sampled of output row r; rows behind the live outputs write nothing.
+// Writes last (not for slot -1) and sampled of output row r; rows behind the live outputs write
+// nothing.
 void pgd_ref_put_token(const pgd_batch *batch, int64_t r, int32_t id);
 
 // Index of the largest of n f32, lowest on a tie, -1 if all are NaN.

@@ -27,6 +27,8 @@ typedef struct block {
     int32_t seq_slot[SEQS];
     int32_t slots[TOKENS];
     pgd_sampling sampling[OUTPUTS];
+    uint32_t mask[2][2]; // rows of up to 64 tokens
+    pgd_bias bias[4];
     int32_t table[SLOTS][BLOCKS];
     int32_t last[SLOTS];
     int32_t sampled[OUTPUTS];
@@ -52,6 +54,8 @@ static inline pgd_batch batch_of(block *b) {
                        .out_slot = offsetof(block, out_slot),
                        .seq_slot = offsetof(block, seq_slot),
                        .sampling = offsetof(block, sampling),
+                       .mask = offsetof(block, mask),
+                       .bias = offsetof(block, bias),
                        .block_table = {offsetof(block, table)},
                        .slots = {offsetof(block, slots)},
                        .last = offsetof(block, last),

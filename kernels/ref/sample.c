@@ -1,7 +1,7 @@
 // sample: one token of each output row, drawn so that every backend can give equal ids.
 //
 // A row's way: log probabilities (LOGPROBS) | mask, bias, penalties | draw | count. GIVEN rows have
-// their token from the batch: nothing is changed, drawn or counted, only log probabilities are told.
+// their token from the batch: nothing is changed, drawn or counted, only told.
 //
 // All arithmetic is IEEE with one rounding per operation (no fused multiply-add: this file and its
 // neighbours are compiled with -ffp-contract=off), or integer; f32 where the logits are changed,
@@ -11,7 +11,8 @@
 //
 //   g(i)      = l(i) - m, m the largest logit; 0 where l(i) = m (also when m is infinite)
 //   log p(i)  = g(i) - L(sum of E(g(j)) in the order of j), rounded to f32; -infinity for NaN and
-//               for the token -1. A backend sums in its own order, so it has a bound to keep.
+//               for the token -1. A backend sums in its own order: it is within 2^-20 and
+//               2^-22 |log p| of this
 //   rank      = number of tokens whose logit is at least that of the token, NaN being the smallest
 //               of all; 0 for the token -1
 //   best      by logit, lowest id on a tie; there are at most V of them
@@ -24,8 +25,9 @@
 //             then, if the count c is above 0: l = l - frequency * (float)c, l = l - presence
 //   count     c + 1 of the token behind the draw, unless it is -1; it stays below 2^30
 //
-// The logits themselves stay as they are. pgd_ref_sample takes room for that copy from the C library
-// where a row asks for a change (OUT_OF_MEMORY before anything is written); nothing else allocates.
+// The logits themselves stay as they are. pgd_ref_sample takes room for that copy from the C
+// library where a row asks for a change (OUT_OF_MEMORY before anything is written);
+// nothing else allocates.
 //
 // The draw (sample_draw.c), for a row of logits l (f32) with the largest m:
 //
@@ -106,10 +108,9 @@ static pgd_status check_row(const pgd_exec *x, const pgd_sample_args *a, int64_t
     if ((s.flags & PGD_SAMPLE_GREEDY) == 0 &&
         !(s.temperature > 0 && isfinite(s.temperature) && s.top_p >= 0 && s.top_p <= 1 &&
           s.min_p >= 0 && s.min_p <= 1 && s.top_k >= 0)) {
-        return PGD_REF_FAIL(x, PGD_INVALID,
-                            "sample: output %lld has temperature %g, top_p %g, min_p %g, top_k %d",
-                            (long long)r, (double)s.temperature, (double)s.top_p, (double)s.min_p,
-                            (int)s.top_k);
+        return PGD_REF_FAIL(
+            x, PGD_INVALID, "sample: output %lld has temperature %g, top_p %g, min_p %g, top_k %d",
+            (long long)r, (double)s.temperature, (double)s.top_p, (double)s.min_p, (int)s.top_k);
     }
     return pgd_ref_check_change(x, a, r, &s);
 }

@@ -161,7 +161,8 @@ static void keep_top_p(draw *d, float top_p) {
     const uint64_t sum = mass_in(d, 0, UINT32_MAX);
     const uint64_t part = sum & 0xffffff;
     uint64_t room = (sum >> 24) * share + ((part * share) >> 24);
-    uint64_t low = 0, high = (uint64_t)pgd_ref_key(d->max) - 1; // low is droppable, above high is not
+    uint64_t low = 0,
+             high = (uint64_t)pgd_ref_key(d->max) - 1; // low is droppable, above high is not
     while (low < high) {
         uint64_t middle = (low + high + 1) / 2;
         uint64_t mass = mass_in(d, (uint32_t)low, (uint32_t)middle);

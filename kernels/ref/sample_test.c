@@ -3,11 +3,17 @@
 
 enum { N = 61 };
 
+enum { BEST = 8 };
+
 typedef struct setup {
     block b;
     pgd_batch batch;
     float logits[OUTPUTS * N];
     int32_t ids[OUTPUTS];
+    float logprobs[OUTPUTS * (1 + BEST)];
+    int32_t top_ids[OUTPUTS * (1 + BEST)];
+    int32_t ranks[OUTPUTS];
+    int32_t state[2 * N];
     pgd_sample_args a;
 } setup;
 
@@ -189,12 +195,11 @@ static void test_distribution(void **state) {
 }
 
 static void test_refusals(void **state) {
-    static const pgd_sampling unsupported[] = {
-        {.temperature = 1, .state_row = 1},
-        {.temperature = 1, .flags = PGD_SAMPLE_LOGPROBS},
-        {.flags = PGD_SAMPLE_GIVEN | PGD_SAMPLE_LOGPROBS},
-        {.temperature = 1, .typical_p = 0.5F},
-        {.temperature = 1, .flags = 8}};
+    static const pgd_sampling unsupported[] = {{.temperature = 1, .state_row = 1},
+                                               {.temperature = 1, .flags = PGD_SAMPLE_LOGPROBS},
+                                               {.flags = PGD_SAMPLE_GIVEN | PGD_SAMPLE_LOGPROBS},
+                                               {.temperature = 1, .typical_p = 0.5F},
+                                               {.temperature = 1, .flags = 8}};
     static const pgd_sampling invalid[] = {{.temperature = 0},
                                            {.temperature = -1},
                                            {.temperature = NAN},
@@ -219,6 +224,7 @@ static void test_refusals(void **state) {
     size_t i;
     (void)state;
     prepare(&s, 2, 4);
+    s.batch.mask = s.batch.bias = 0;
     s.ids[0] = 77;
     for (i = 0; i < sizeof(unsupported) / sizeof(unsupported[0]); i++) {
         s.b.sampling[1] = unsupported[i];
@@ -235,6 +241,174 @@ static void test_refusals(void **state) {
     s.b.head.n_out = 0;
     s.batch.sampling = 0;
     assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+}
+
+// One row with everything there is to tell.
+static void prepare_told(setup *s, const float *logits, int n) {
+    int i;
+    prepare(s, 1, n);
+    memcpy(s->logits, logits, (size_t)n * sizeof(float));
+    for (i = 0; i < 1 + BEST; i++) {
+        s->logprobs[i] = 99;
+        s->top_ids[i] = 99;
+    }
+    s->a.logprobs = tensor2(PGD_F32, s->logprobs, 1, 1 + BEST);
+    s->a.top_ids = tensor2(PGD_I32, s->top_ids, 1, 1 + BEST);
+    s->a.ranks = tensor1(PGD_I32, s->ranks, 1);
+    s->a.state = tensor2(PGD_I32, s->state, 2, n);
+    s->b.sampling[0].flags = PGD_SAMPLE_GREEDY | PGD_SAMPLE_LOGPROBS;
+    s->b.sampling[0].n_logprobs = BEST - 1;
+}
+
+static void check_told(const setup *s, int n, const int32_t *ids, const double *logprobs,
+                       int32_t rank) {
+    int i;
+    assert_memory_equal(s->top_ids, ids, (size_t)n * sizeof(int32_t));
+    assert_int_equal(s->ranks[0], rank);
+    for (i = 0; i < n; i++) {
+        assert_true((double)s->logprobs[i] == logprobs[i] ||
+                    fabs((double)s->logprobs[i] - logprobs[i]) < 2e-7);
+    }
+    for (; i < 1 + BEST; i++) {
+        assert_true(s->logprobs[i] == 99 && s->top_ids[i] == 99);
+    }
+}
+
+static void test_told(void **state) {
+    const float odd[6] = {1, NAN, 3, 3, -INFINITY, 2};
+    const float nans[2] = {NAN, NAN}, high[3] = {INFINITY, 1, INFINITY};
+    const float low[3] = {-INFINITY, NAN, -INFINITY};
+    const double lse = log(2 * exp(3) + exp(2) + exp(1));
+    setup s;
+    (void)state;
+    prepare_told(&s, odd, 6);
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+    check_told(&s, 7, (const int32_t[]){2, 2, 3, 5, 0, 4, 1},
+               (const double[]){3 - lse, 3 - lse, 3 - lse, 2 - lse, 1 - lse, -INFINITY, -INFINITY},
+               2);
+    assert_memory_equal(s.logits, odd, sizeof(odd)); // they stay
+    s.b.sampling[0] = (pgd_sampling){.flags = PGD_SAMPLE_GIVEN | PGD_SAMPLE_LOGPROBS, .given = 1};
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+    assert_true(s.top_ids[0] == 1 && s.logprobs[0] == -INFINITY && s.ranks[0] == 6);
+    s.b.sampling[0].given = 5;
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+    assert_true(s.top_ids[0] == 5 && s.ranks[0] == 3);
+    prepare_told(&s, nans, 2);
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+    check_told(&s, 3, (const int32_t[]){-1, 0, 1},
+               (const double[]){-INFINITY, -INFINITY, -INFINITY}, 0);
+    prepare_told(&s, high, 3);
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+    check_told(&s, 4, (const int32_t[]){0, 0, 2, 1},
+               (const double[]){-log(2), -log(2), -log(2), -INFINITY}, 2);
+    prepare_told(&s, low, 3);
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+    check_told(&s, 4, (const int32_t[]){0, 0, 2, 1},
+               (const double[]){-log(2), -log(2), -log(2), -INFINITY}, 2);
+}
+
+// Nothing is drawn, changed or counted, and a slot of -1 is nobody's.
+static void test_given(void **state) {
+    const float logits[3] = {1, 2, 3};
+    setup s;
+    (void)state;
+    prepare_told(&s, logits, 3);
+    memset(s.b.last, 0x55, sizeof(s.b.last));
+    s.b.out_slot[0] = -1;
+    s.b.sampling[0] = (pgd_sampling){.flags = PGD_SAMPLE_GIVEN,
+                                     .given = 1,
+                                     .state_row = 2,
+                                     .mask_row = 1,
+                                     .repetition = 2,
+                                     .typical_p = 0.5F};
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+    assert_int_equal(s.ids[0], 1);
+    assert_int_equal(s.b.sampled[0], 1);
+    assert_int_equal(s.b.last[0], 0x55555555);
+    assert_int_equal(s.b.last[SLOTS - 1], 0x55555555);
+    assert_int_equal(s.state[3 + 1], 0);
+    s.b.out_slot[0] = 2;
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_OK);
+    assert_int_equal(s.b.last[2], 1);
+    s.b.out_slot[0] = -2;
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_INVALID);
+}
+
+static int32_t token_of(setup *s, const pgd_sampling *p) {
+    s->b.sampling[0] = *p;
+    assert_int_equal(pgd_ref_sample(NULL, &s->a), PGD_OK);
+    return s->ids[0];
+}
+
+static void test_mask_and_bias(void **state) {
+    const float logits[35] = {[0] = 4, [1] = -INFINITY, [34] = 5};
+    const uint32_t greedy = PGD_SAMPLE_GREEDY;
+    setup s;
+    (void)state;
+    prepare_told(&s, logits, 35);
+    s.b.mask[0][0] = 1u << 1 | 1u << 7;
+    s.b.mask[0][1] = 1u << 3 | 1u << 9; // behind the vocabulary
+    s.b.mask[1][0] = 1u << 1;
+    assert_int_equal(token_of(&s, &(pgd_sampling){.flags = greedy}), 34);
+    assert_int_equal(token_of(&s, &(pgd_sampling){.flags = greedy, .mask_row = 1}), 7);
+    // -infinity is a logit; a token that is not allowed is none
+    assert_int_equal(token_of(&s, &(pgd_sampling){.flags = greedy, .mask_row = 2}), 1);
+    assert_int_equal(token_of(&s, &(pgd_sampling){.temperature = 1, .mask_row = 2}), 1);
+    s.b.mask[1][0] = 0;
+    assert_int_equal(token_of(&s, &(pgd_sampling){.temperature = 1, .mask_row = 2}), -1);
+    s.b.bias[0] = (pgd_bias){34, -INFINITY};
+    s.b.bias[1] = (pgd_bias){0, -3};
+    s.b.bias[2] = (pgd_bias){0, -1.5F};
+    s.b.bias[3] = (pgd_bias){7, 9};
+    assert_int_equal(token_of(&s, &(pgd_sampling){.flags = greedy, .bias_count = 1}), 0);
+    assert_int_equal(token_of(&s, &(pgd_sampling){.flags = greedy, .bias_count = 2}), 0);
+    assert_int_equal(token_of(&s, &(pgd_sampling){.flags = greedy, .bias_count = 3}), 2);
+    assert_int_equal(
+        token_of(&s, &(pgd_sampling){.flags = greedy, .bias_start = 3, .bias_count = 1}), 7);
+    assert_memory_equal(s.logits, logits, sizeof(logits));
+    s.b.bias[3].id = 35;
+    s.b.sampling[0] = (pgd_sampling){.flags = greedy, .bias_start = 3, .bias_count = 1};
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_INVALID);
+    s.b.bias[3] = (pgd_bias){1, NAN};
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_INVALID);
+    s.batch.upload_bytes = s.batch.bias + 3 * sizeof(pgd_bias); // the fourth is not there
+    s.b.bias[3].add = 1;
+    assert_int_equal(pgd_ref_sample(NULL, &s.a), PGD_INVALID);
+}
+
+static void test_penalties(void **state) {
+    const int32_t prompt = 1 << 30, most = prompt - 1;
+    const float logits[4] = {2, -1, 1.25F, 1};
+    const uint32_t greedy = PGD_SAMPLE_GREEDY;
+    setup s;
+    (void)state;
+    prepare_told(&s, logits, 4);
+    s.state[4 + 0] = prompt;
+    s.state[4 + 2] = 2;
+    // 2 / 2 = 1, 1.25 / 2, 1: the tie goes to token 0, which is then counted
+    assert_int_equal(
+        token_of(&s, &(pgd_sampling){.flags = greedy, .state_row = 2, .repetition = 2}), 0);
+    assert_int_equal(s.state[4 + 0], prompt | 1);
+    // prompts do not count: 2 - 0.75, 1.25 - 1.5, 1
+    assert_int_equal(
+        token_of(&s, &(pgd_sampling){.flags = greedy, .state_row = 2, .frequency = 0.75F}), 0);
+    assert_int_equal(s.state[4 + 0], prompt | 2);
+    // 2 - 1.5, 1.25 - 1.5, 1
+    assert_int_equal(
+        token_of(&s, &(pgd_sampling){.flags = greedy, .state_row = 2, .frequency = 0.75F}), 3);
+    // 2 - 1.125, 1.25 - 1.125, 1 - 1.125
+    assert_int_equal(
+        token_of(&s, &(pgd_sampling){.flags = greedy, .state_row = 2, .presence = 1.125F}), 0);
+    s.state[4 + 1] = most;
+    s.state[4 + 3] = prompt | most;
+    // 2 + 9 against 1 + 9
+    assert_int_equal(token_of(&s, &(pgd_sampling){.flags = greedy, .state_row = 2, .presence = -9}),
+                     0);
+    s.b.bias[0] = (pgd_bias){3, 50};
+    assert_int_equal(
+        token_of(&s, &(pgd_sampling){.flags = greedy, .state_row = 2, .bias_count = 1}), 3);
+    assert_int_equal(s.state[4 + 3], prompt | most); // it stays there
+    assert_int_equal(s.state[0] + s.state[1] + s.state[2] + s.state[3], 0);
 }
 
 // exp and log of the draw against the C library.
@@ -260,7 +434,9 @@ int main(void) {
         cmocka_unit_test(test_argmax),       cmocka_unit_test(test_ids),
         cmocka_unit_test(test_filters),      cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_distribution), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_numbers),      cmocka_unit_test(test_told),
+        cmocka_unit_test(test_given),        cmocka_unit_test(test_mask_and_bias),
+        cmocka_unit_test(test_penalties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 // Memory over the C library. Blocks have no header, so that ASan and valgrind see their true
-// bounds; counters are the only bookkeeping. Very large aligned blocks are pages of their own,
+// bounds; counters are the only bookkeeping. Large aligned blocks are pages of their own,
 // which the system clears when they are touched (a KV cache is mostly never touched); they start on
 // a page, and a list knows them:
 //
@@ -33,7 +33,7 @@ static int32_t must_fail(void) {
     return 0;
 }
 
-enum { PAGE_BYTES = 4096, LARGE_BYTES = 32 << 20 };
+enum { PAGE_BYTES = 4096, LARGE_BYTES = 1 << 20 };
 
 typedef struct large_block {
     uint64_t bytes; // with the page in front

@@ -7,6 +7,14 @@
 #include "base/fail.h"
 #include "base/mem.h"
 
+pgd_str pgd_str_shown(pgd_str s) {
+    if (s.len == 0) {
+        return PGD_STR("");
+    }
+    s.len = s.len < PGD_STR_SHOWN ? s.len : PGD_STR_SHOWN;
+    return s;
+}
+
 pgd_str pgd_str_of(const char *text) {
     return text != NULL ? (pgd_str){text, strlen(text)} : (pgd_str){NULL, 0};
 }

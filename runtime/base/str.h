@@ -14,6 +14,11 @@ typedef struct pgd_str {
 
 #define PGD_STR(literal) ((pgd_str){(literal), sizeof(literal) - 1})
 
+// The two arguments of "%.*s" in a sentence: at most the first PGD_STR_SHOWN bytes of s.
+#define PGD_STR_SHOWN   100
+#define PGD_STR_SHOW(s) (int)pgd_str_shown(s).len, pgd_str_shown(s).ptr
+pgd_str pgd_str_shown(pgd_str s); // never NULL
+
 pgd_str pgd_str_of(const char *text);              // NULL gives an empty view
 int32_t pgd_str_equal(pgd_str a, pgd_str b);       // 1 or 0
 int32_t pgd_str_is(pgd_str a, const char *text);   // 1 or 0

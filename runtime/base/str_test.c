@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 #include <string.h>
@@ -82,8 +83,22 @@ static void text_without_memory(void **state) {
     pgd_text_free(&t);
 }
 
+static void sentences_show_the_beginning(void **state) {
+    (void)state;
+    char text[300];
+    char shown[400];
+    memset(text, 'x', sizeof(text));
+    (void)snprintf(shown, sizeof(shown), "<%.*s>", PGD_STR_SHOW(((pgd_str){text, 300})));
+    assert_int_equal(strlen(shown), PGD_STR_SHOWN + 2);
+    (void)snprintf(shown, sizeof(shown), "<%.*s>", PGD_STR_SHOW(((pgd_str){text, 3})));
+    assert_string_equal(shown, "<xxx>");
+    (void)snprintf(shown, sizeof(shown), "<%.*s>", PGD_STR_SHOW((pgd_str){0}));
+    assert_string_equal(shown, "<>");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sentences_show_the_beginning),
         cmocka_unit_test(views),
         cmocka_unit_test(cuts),
         cmocka_unit_test(texts),

@@ -15,7 +15,7 @@ typedef struct bench_row {
 static const bench_row rows[] = {
     {"latency", "one batch: time to the first token, then time of each step", cli_bench_latency},
     {"throughput", "many requests at once: tokens a second", cli_bench_throughput},
-    {"ops", "matrix products of a model's shapes over numbers of rows", cli_bench_ops},
+    {"ops", "the operations of a model's step, each alone", cli_bench_ops},
     {"startup", "from the start of the process to the first token", cli_bench_startup},
 #ifdef PGD_HAS_SERVE
     {"serve", "load on an OpenAI server: times of first and further tokens", cli_bench_serve},

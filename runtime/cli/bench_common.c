@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/rng.h"
 #include "cli/bench.h"
 #include "os/cpu.h"
@@ -30,6 +31,7 @@ pgd_status cli_bench_device(bench *b, pgd_dev *dev) {
     const pgd_device_info *info = pgd_dev_info(dev);
     snprintf(b->arch, sizeof(b->arch), "%.31s", info->arch);
     b->n_workers = info->units;
+    b->hz = pgd_os_cpu_hz();
     b->d = pgd_dev_device(dev);
     b->limits = pgd_dev_extension(dev, PGD_LIMITS_EXTENSION);
     for (int32_t i = 0; i < PGD_LIMIT_COUNT && b->limits != NULL; i++) {
@@ -67,14 +69,10 @@ pgd_status cli_bench_open(bench *b, const char *model, int32_t n_seqs, int32_t m
     return cli_bench_device(b, pgd_engine_report_device(b->engine));
 }
 
-void cli_bench_close(bench *b) {
-    pgd_engine_destroy(b->engine);
-    b->engine = NULL;
-}
-
 // ---- limits ------------------------------------------------------------------------------------
 
-pgd_status cli_bench_measure(bench *b, bench_limits *out) {
+// All four limits. A device without them gives zeros.
+static pgd_status measure(bench *b, bench_limits *out) {
     uint64_t budget = (uint64_t)cli_bench_flag_values.limit_ms * NS_PER_MS;
     *out = (bench_limits){0};
     for (int32_t i = 0; i < PGD_LIMIT_COUNT; i++) {
@@ -89,11 +87,12 @@ pgd_status cli_bench_measure(bench *b, bench_limits *out) {
     return PGD_OK;
 }
 
-double cli_bench_limit(const bench_limits *before, const bench_limits *after, int32_t what) {
-    return (before->rate[what] + after->rate[what]) / 2.0;
+double cli_bench_limit(const bench_sample *s, int32_t what) {
+    return (s->before.rate[what] + s->after.rate[what]) / 2.0;
 }
 
-double cli_bench_share(double rate, double limit) {
+double cli_bench_share(const bench_sample *s, int32_t what, double rate) {
+    double limit = cli_bench_limit(s, what);
     return limit > 0.0 ? rate / limit : 0.0;
 }
 
@@ -169,7 +168,7 @@ static const char *limit_name(int32_t what) {
     return names[what];
 }
 
-pgd_status cli_bench_json_limits(pgd_text *t, const char *key, const bench_limits *l) {
+static pgd_status json_limits(pgd_text *t, const char *key, const bench_limits *l) {
     PGD_TRY(pgd_text_format(t, ",\"%s\":{", key));
     for (int32_t i = 0; i < PGD_LIMIT_COUNT; i++) {
         PGD_TRY(cli_bench_json_number(t, limit_name(i), l->rate[i]));
@@ -177,10 +176,16 @@ pgd_status cli_bench_json_limits(pgd_text *t, const char *key, const bench_limit
     return pgd_text_format(t, "}");
 }
 
-pgd_status cli_bench_json_watch(pgd_text *t, const bench_watch *w) {
+// Cycles at the nominal clock.
+static double foreign_cycles(const bench *b, const bench_watch *w) {
+    return (double)w->foreign_ns / 1e9 * (double)b->hz;
+}
+
+static pgd_status json_watch(const bench *b, pgd_text *t, const bench_watch *w) {
     PGD_TRY(cli_bench_json_number(t, "wall_ms", (double)w->wall_ns / 1e6));
     PGD_TRY(cli_bench_json_number(t, "own_cpu_ms", (double)w->own_ns / 1e6));
     PGD_TRY(cli_bench_json_number(t, "foreign_cpu_ms", (double)w->foreign_ns / 1e6));
+    PGD_TRY(cli_bench_json_number(t, "foreign_cycles", foreign_cycles(b, w)));
     return cli_bench_json_number(t, "foreign_cores", cli_bench_foreign(w));
 }
 
@@ -189,8 +194,9 @@ static pgd_status add_machine(const bench *b, pgd_text *t) {
     PGD_TRY(add_text(t, "device", b->info.device));
     PGD_TRY(add_text(t, "name", b->info.device_name));
     PGD_TRY(add_text(t, "arch", b->arch));
-    return pgd_text_format(t, ",\"workers\":%u,\"cores\":%u,\"memory_bytes\":%llu}", b->n_workers,
-                           pgd_os_cpu_count(), (unsigned long long)pgd_os_memory_total());
+    return pgd_text_format(
+        t, ",\"workers\":%u,\"cores\":%u,\"nominal_hz\":%llu,\"memory_bytes\":%llu}", b->n_workers,
+        pgd_os_cpu_count(), (unsigned long long)b->hz, (unsigned long long)pgd_os_memory_total());
 }
 
 static pgd_status add_model(const bench *b, pgd_text *t) {
@@ -210,7 +216,7 @@ static pgd_status add_model(const bench *b, pgd_text *t) {
         (unsigned long long)b->resident_bytes, (unsigned long long)b->peak_bytes);
 }
 
-pgd_status cli_bench_json_head(const bench *b, pgd_text *t) {
+static pgd_status json_head(const bench *b, pgd_text *t) {
     PGD_TRY(pgd_text_format(t, "{\"bench\":\"%s\",\"pagoda\":\"%s\",\"unix_ms\":%lld,\"command\":[",
                             b->name, pgd_version(), (long long)pgd_clock_unix_ms()));
     PGD_TRY(pgd_text_format(t, "\"pagoda\",\"bench\""));
@@ -231,28 +237,143 @@ pgd_status cli_bench_json_head(const bench *b, pgd_text *t) {
     return pgd_text_format(t, "},\"samples\":[");
 }
 
-void cli_bench_print_head(const bench *b) {
-    printf("model   %s (%s), %.1f M parameters, %.1f MB of weights a step\n", b->info.model,
+static void print_head(const bench *b) {
+    printf("model   %s (%s), %.1f M parameters, %.1f MB of weights\n", b->info.model,
            pgd_dtype_name(b->work.dtype), (double)b->info.parameters / 1e6,
            (double)b->work.weight_bytes / 1e6);
-    printf("device  %s %s, %s, %u workers; loaded in %.0f ms, %.0f MB resident\n", b->info.device,
-           b->info.device_name, b->arch, b->n_workers, (double)b->load_ns / 1e6,
-           (double)b->resident_bytes / 1e6);
+    printf("device  %s %s, %s, %u workers", b->info.device, b->info.device_name, b->arch,
+           b->n_workers);
+    if (b->engine != NULL) {
+        printf("; loaded in %.0f ms, %.0f MB resident", (double)b->load_ns / 1e6,
+               (double)b->resident_bytes / 1e6);
+    }
+    printf("\n");
     if (b->limits == NULL) {
         printf("limits  this device cannot measure them: no shares\n");
     }
 }
 
-void cli_bench_print_limits(const bench *b, const bench_limits *before, const bench_limits *after) {
-    if (b->limits == NULL) {
-        return;
+static void print_surroundings(const bench *b, const bench_sample *s) {
+    printf("  ");
+    if (b->limits != NULL) {
+        printf("limits alongside: read %.1f GB/s", cli_bench_limit(s, PGD_LIMIT_READ) / 1e9);
     }
-    printf("  limits alongside: read %.1f GB/s",
-           cli_bench_limit(before, after, PGD_LIMIT_READ) / 1e9);
-    for (int32_t i = PGD_LIMIT_DOT_F32; i < PGD_LIMIT_COUNT; i++) {
+    for (int32_t i = PGD_LIMIT_DOT_F32; b->limits != NULL && i < PGD_LIMIT_COUNT; i++) {
         if (b->how[i][0] != '\0') {
-            printf(", %s %.0f G/s", limit_name(i), cli_bench_limit(before, after, i) / 1e9);
+            printf(", %s %.0f G/s", limit_name(i), cli_bench_limit(s, i) / 1e9);
         }
     }
-    printf("\n");
+    printf("%sothers used %.2f cores, %.2f G cycles\n", b->limits != NULL ? "; " : "",
+           cli_bench_foreign(&s->watch), foreign_cycles(b, &s->watch) / 1e9);
+}
+
+static pgd_status json_sample(const bench_kind *kind, const bench *b, const bench_sample *s,
+                              pgd_text *t) {
+    PGD_TRY(pgd_text_format(t, "%s{", t->ptr[t->len - 1] == '[' ? "" : ","));
+    PGD_TRY(json_watch(b, t, &s->watch));
+    PGD_TRY(json_limits(t, "limits_before", &s->before));
+    PGD_TRY(json_limits(t, "limits_after", &s->after));
+    PGD_TRY(kind->json(b, s, t));
+    return pgd_text_format(t, "}");
+}
+
+// ---- the run -----------------------------------------------------------------------------------
+
+static bench_sample *sample_at(const bench_kind *kind, void *samples, int32_t i) {
+    unsigned char *base = samples;
+    return (bench_sample *)(void *)(base + (size_t)i * kind->sample_bytes);
+}
+
+static pgd_status print_json(const bench_kind *kind, const bench *b, void *samples) {
+    pgd_text t = {0};
+    pgd_status status = json_head(b, &t);
+    for (int32_t i = 0; status == PGD_OK && i < b->n_samples; i++) {
+        status = json_sample(kind, b, sample_at(kind, samples, i), &t);
+    }
+    if (status == PGD_OK) {
+        status = pgd_text_format(&t, "]");
+    }
+    if (status == PGD_OK) {
+        status = kind->json_end(b, &t);
+    }
+    if (status == PGD_OK) {
+        printf("%s}\n", t.ptr);
+    }
+    pgd_text_free(&t);
+    return status;
+}
+
+static pgd_status take_sample(const bench_kind *kind, bench *b, int32_t i, bench_sample *s) {
+    cli_bench_watch_begin(&s->watch);
+    PGD_TRY(kind->sample(b, i, s));
+    cli_bench_watch_end(&s->watch);
+    return PGD_OK;
+}
+
+// samples: [n_samples + 1], the last one is for warming up.
+static pgd_status take_samples(const bench_kind *kind, bench *b, void *samples) {
+    const int32_t for_people = !cli_bench_flag_values.json;
+    bench_limits limits = {{0}};
+    for (int32_t i = 0; i < b->n_warmup; i++) {
+        bench_sample *s = sample_at(kind, samples, b->n_samples);
+        memset(s, 0, kind->sample_bytes);
+        PGD_TRY(take_sample(kind, b, -1, s));
+    }
+    if (for_people) {
+        print_head(b);
+    }
+    PGD_TRY(measure(b, &limits));
+    for (int32_t i = 0; i < b->n_samples; i++) {
+        bench_sample *s = sample_at(kind, samples, i);
+        s->before = limits;
+        PGD_TRY(take_sample(kind, b, i, s));
+        PGD_TRY(measure(b, &limits));
+        s->after = limits;
+        if (for_people) {
+            kind->print(b, i, s);
+            print_surroundings(b, s);
+            fflush(stdout);
+        }
+    }
+    return for_people ? PGD_OK : print_json(kind, b, samples);
+}
+
+static pgd_status open_and_sample(const bench_kind *kind, bench *b, const char *model) {
+    b->n_samples = cli_bench_flag_values.repeat;
+    b->n_warmup = cli_bench_flag_values.warmup;
+    PGD_TRY(kind->open(b, model));
+    if (b->done) {
+        return PGD_OK;
+    }
+    size_t n = (size_t)b->n_samples + 1;
+    void *samples = pgd_mem_alloc(n, kind->sample_bytes);
+    if (samples == NULL) {
+        return PGD_MEM_FAIL("the samples", n * kind->sample_bytes);
+    }
+    pgd_status status = take_samples(kind, b, samples);
+    pgd_mem_free(samples);
+    return status;
+}
+
+int cli_bench_run(const bench_kind *kind, bench *b, int argc, char **argv) {
+    cli_args args = {.command = &kind->command,
+                     .flags = {kind->flags, cli_engine_flags},
+                     .titles = {"benchmark", "engine"},
+                     .n_groups = 2,
+                     .max_positional = 1};
+    b->argc = argc;
+    b->argv = argv;
+    pgd_status status = cli_parse(&args, argc, argv);
+    if (status == PGD_OK && args.help) {
+        return 0;
+    }
+    if (status == PGD_OK) {
+        status = open_and_sample(kind, b, args.positional[0]);
+    }
+    int code = status == PGD_OK ? 0 : cli_failed(status);
+    if (kind->close != NULL) {
+        kind->close(b);
+    }
+    pgd_engine_destroy(b->engine);
+    return code;
 }

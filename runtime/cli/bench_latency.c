@@ -11,7 +11,7 @@
 #include "cli/bench.h"
 
 typedef struct latency_sample {
-    bench_watch watch; // of prefill and decode
+    bench_sample all;
     double ttft_ms;
     double prefill_rate; // tokens/s
     double prefill_ops;  // operations/s
@@ -32,8 +32,6 @@ typedef struct latency_run {
     pgd_request **requests; // [batch_size]
     int32_t *ids;
     double *steps_ms;
-    bench_limits *limits; // [repeat + 1]
-    latency_sample *samples;
 } latency_run;
 
 static const cli_flag latency_flags[] = {
@@ -145,57 +143,42 @@ static pgd_status sample_decode(latency_run *r, latency_sample *s) {
     return PGD_OK;
 }
 
-static pgd_status sample_both(latency_run *r, latency_sample *s) {
-    *s = (latency_sample){0};
-    cli_bench_watch_begin(&s->watch);
+static pgd_status sample(bench *b, int32_t i, bench_sample *out) {
+    latency_run *r = (latency_run *)b;
+    latency_sample *s = (latency_sample *)out;
+    (void)i;
     PGD_TRY(sample_prefill(r, s));
-    if (cli_bench_flag_values.output_len > 1) {
-        PGD_TRY(sample_decode(r, s));
-    }
-    cli_bench_watch_end(&s->watch);
-    return PGD_OK;
+    return cli_bench_flag_values.output_len > 1 ? sample_decode(r, s) : PGD_OK;
 }
 
 // ---- reports -----------------------------------------------------------------------------------
 
-static void print_sample(const latency_run *r, int32_t i) {
-    const latency_sample *s = &r->samples[i];
-    const bench_limits *before = &r->limits[i];
-    const bench_limits *after = &r->limits[i + 1];
-    double dot = cli_bench_limit(before, after, r->b.dot);
-    double read = cli_bench_limit(before, after, PGD_LIMIT_READ);
-    printf("sample %d: others used %.2f cores\n", i + 1, cli_bench_foreign(&s->watch));
-    printf("  prefill %d x %d: first token after %.1f ms, %.1f tokens/s, %.1f GFLOP/s",
-           cli_bench_flag_values.batch_size, cli_bench_flag_values.input_len, s->ttft_ms,
-           s->prefill_rate, s->prefill_ops / 1e9);
-    printf(dot > 0.0 ? " (%.1f %% of the dot peak)\n" : "\n",
-           100.0 * cli_bench_share(s->prefill_ops, dot));
+static void print(const bench *b, int32_t i, const bench_sample *sample) {
+    const latency_sample *s = (const latency_sample *)sample;
+    const bench_values *v = &cli_bench_flag_values;
+    double dot = 100.0 * cli_bench_share(sample, b->dot, s->prefill_ops);
+    printf("sample %d:\n  prefill %d x %d: first token after %.1f ms, %.1f tokens/s, %.1f GFLOP/s",
+           i + 1, v->batch_size, v->input_len, s->ttft_ms, s->prefill_rate, s->prefill_ops / 1e9);
+    printf(dot > 0.0 ? " (%.1f %% of the dot peak)\n" : "\n", dot);
     if (s->n_steps > 0) {
         printf("  decode %d x %d steps at context %d: %.2f tokens/s; step p50 %.2f, p90 %.2f, "
                "p99 %.2f, best %.2f ms\n",
-               cli_bench_flag_values.batch_size, s->n_steps, cli_bench_flag_values.context,
-               s->decode_rate, s->step_p50_ms, s->step_p90_ms, s->step_p99_ms, s->step_best_ms);
+               v->batch_size, s->n_steps, v->context, s->decode_rate, s->step_p50_ms,
+               s->step_p90_ms, s->step_p99_ms, s->step_best_ms);
         printf("    mean: %.1f GB/s (%.1f %% of reads), %.1f GFLOP/s (%.1f %% of the dot peak)\n",
-               s->decode_bytes / 1e9, 100.0 * cli_bench_share(s->decode_bytes, read),
-               s->decode_ops / 1e9, 100.0 * cli_bench_share(s->decode_ops, dot));
+               s->decode_bytes / 1e9,
+               100.0 * cli_bench_share(sample, PGD_LIMIT_READ, s->decode_bytes),
+               s->decode_ops / 1e9, 100.0 * cli_bench_share(sample, b->dot, s->decode_ops));
     }
-    cli_bench_print_limits(&r->b, before, after);
 }
 
-static pgd_status json_sample(const latency_run *r, int32_t i, pgd_text *t) {
-    const latency_sample *s = &r->samples[i];
-    const bench_limits *before = &r->limits[i];
-    const bench_limits *after = &r->limits[i + 1];
-    double dot = cli_bench_limit(before, after, r->b.dot);
-    PGD_TRY(pgd_text_format(t, "%s{", i > 0 ? "," : ""));
-    PGD_TRY(cli_bench_json_watch(t, &s->watch));
-    PGD_TRY(cli_bench_json_limits(t, "limits_before", before));
-    PGD_TRY(cli_bench_json_limits(t, "limits_after", after));
+static pgd_status json(const bench *b, const bench_sample *sample, pgd_text *t) {
+    const latency_sample *s = (const latency_sample *)sample;
     PGD_TRY(pgd_text_format(t, ",\"prefill\":{"));
     PGD_TRY(cli_bench_json_number(t, "ttft_ms", s->ttft_ms));
     PGD_TRY(cli_bench_json_number(t, "tokens_per_s", s->prefill_rate));
     PGD_TRY(cli_bench_json_number(t, "ops_per_s", s->prefill_ops));
-    PGD_TRY(cli_bench_json_number(t, "share_dot", cli_bench_share(s->prefill_ops, dot)));
+    PGD_TRY(cli_bench_json_number(t, "share_dot", cli_bench_share(sample, b->dot, s->prefill_ops)));
     PGD_TRY(pgd_text_format(t, "},\"decode\":{\"steps\":%d,\"mid_context\":%d", s->n_steps,
                             s->context));
     PGD_TRY(cli_bench_json_number(t, "tokens_per_s", s->decode_rate));
@@ -206,103 +189,63 @@ static pgd_status json_sample(const latency_run *r, int32_t i, pgd_text *t) {
     PGD_TRY(cli_bench_json_number(t, "step_mean_ms", s->step_mean_ms));
     PGD_TRY(cli_bench_json_number(t, "bytes_per_s", s->decode_bytes));
     PGD_TRY(cli_bench_json_number(t, "ops_per_s", s->decode_ops));
-    PGD_TRY(cli_bench_json_number(
-        t, "share_read",
-        cli_bench_share(s->decode_bytes, cli_bench_limit(before, after, PGD_LIMIT_READ))));
-    PGD_TRY(cli_bench_json_number(t, "share_dot", cli_bench_share(s->decode_ops, dot)));
-    return pgd_text_format(t, "}}");
+    PGD_TRY(cli_bench_json_number(t, "share_read",
+                                  cli_bench_share(sample, PGD_LIMIT_READ, s->decode_bytes)));
+    PGD_TRY(cli_bench_json_number(t, "share_dot", cli_bench_share(sample, b->dot, s->decode_ops)));
+    return pgd_text_format(t, "}");
 }
 
-static pgd_status print_json(const latency_run *r) {
+static pgd_status json_end(const bench *b, pgd_text *t) {
     const bench_values *v = &cli_bench_flag_values;
-    pgd_text t = {0};
-    pgd_status status = cli_bench_json_head(&r->b, &t);
-    for (int32_t i = 0; status == PGD_OK && i < v->repeat; i++) {
-        status = json_sample(r, i, &t);
-    }
-    if (status == PGD_OK) {
-        status = pgd_text_format(&t,
-                                 "],\"input_len\":%d,\"output_len\":%d,\"batch_size\":%d,"
-                                 "\"context\":%d}",
-                                 v->input_len, v->output_len, v->batch_size, v->context);
-    }
-    if (status == PGD_OK) {
-        printf("%s\n", t.ptr);
-    }
-    pgd_text_free(&t);
-    return status;
+    (void)b;
+    return pgd_text_format(t,
+                           ",\"input_len\":%d,\"output_len\":%d,\"batch_size\":%d,\"context\":%d",
+                           v->input_len, v->output_len, v->batch_size, v->context);
 }
 
 // ---- the run -----------------------------------------------------------------------------------
 
-static pgd_status make_room(latency_run *r) {
-    const bench_values *v = &cli_bench_flag_values;
-    int32_t most = v->input_len > v->context ? v->input_len : v->context;
-    r->requests = pgd_mem_alloc((size_t)v->batch_size, sizeof(pgd_request *));
-    r->ids = pgd_mem_alloc((size_t)most, sizeof(*r->ids));
-    r->steps_ms = pgd_mem_alloc((size_t)v->output_len, sizeof(*r->steps_ms));
-    r->limits = pgd_mem_alloc((size_t)v->repeat + 1, sizeof(*r->limits));
-    r->samples = pgd_mem_alloc((size_t)v->repeat, sizeof(*r->samples));
-    if (r->requests == NULL || r->ids == NULL || r->steps_ms == NULL || r->limits == NULL ||
-        r->samples == NULL) {
-        return PGD_MEM_FAIL("the samples", (size_t)most * sizeof(*r->ids));
-    }
-    return PGD_OK;
-}
-
-static pgd_status run(latency_run *r, const char *model) {
+static pgd_status open(bench *b, const char *model) {
+    latency_run *r = (latency_run *)b;
     bench_values *v = &cli_bench_flag_values;
+    v->context = v->context != 0 ? v->context : v->input_len;
+    int32_t longest = v->input_len > v->context ? v->input_len : v->context;
     int32_t most = v->context + v->output_len;
     most = v->input_len + 1 > most ? v->input_len + 1 : most;
-    PGD_TRY(make_room(r));
-    PGD_TRY(cli_bench_open(&r->b, model, v->batch_size, most));
-    for (int32_t i = 0; i < v->warmup; i++) {
-        latency_sample ignored;
-        PGD_TRY(sample_both(r, &ignored));
+    r->requests = pgd_mem_alloc((size_t)v->batch_size, sizeof(pgd_request *));
+    r->ids = pgd_mem_alloc((size_t)longest, sizeof(*r->ids));
+    r->steps_ms = pgd_mem_alloc((size_t)v->output_len, sizeof(*r->steps_ms));
+    if (r->requests == NULL || r->ids == NULL || r->steps_ms == NULL) {
+        return PGD_MEM_FAIL("the requests", (size_t)longest * sizeof(*r->ids));
     }
-    if (!v->json) {
-        cli_bench_print_head(&r->b);
-    }
-    PGD_TRY(cli_bench_measure(&r->b, &r->limits[0]));
-    for (int32_t i = 0; i < v->repeat; i++) {
-        PGD_TRY(sample_both(r, &r->samples[i]));
-        PGD_TRY(cli_bench_measure(&r->b, &r->limits[i + 1]));
-        if (!v->json) {
-            print_sample(r, i);
-        }
-    }
-    return v->json ? print_json(r) : PGD_OK;
+    return cli_bench_open(b, model, v->batch_size, most);
+}
+
+static void close(bench *b) {
+    latency_run *r = (latency_run *)b;
+    pgd_mem_free(r->steps_ms);
+    pgd_mem_free(r->ids);
+    pgd_mem_free(r->requests);
 }
 
 int cli_bench_latency(int argc, char **argv) {
-    static const cli_command command = {
-        "bench latency", "bench latency [MODEL] [flags]",
-        "Times one batch: its first token, then every step.",
-        "MODEL may be synthetic:SHAPE[,DTYPE], for example synthetic:llama-3.2-1b.", NULL};
-    latency_run r = {.b = {.name = "latency", .argc = argc, .argv = argv}};
-    bench_values *v = &cli_bench_flag_values;
-    cli_args args = {.command = &command,
-                     .flags = {latency_flags, cli_engine_flags},
-                     .titles = {"benchmark", "engine"},
-                     .n_groups = 2,
-                     .max_positional = 1};
-    v->input_len = 128;
-    v->output_len = 32;
-    v->batch_size = 1;
-    pgd_status status = cli_parse(&args, argc, argv);
-    if (status == PGD_OK && args.help) {
-        return 0;
-    }
-    if (status == PGD_OK) {
-        v->context = v->context != 0 ? v->context : v->input_len;
-        status = run(&r, args.positional[0]);
-    }
-    int code = status == PGD_OK ? 0 : cli_failed(status);
-    cli_bench_close(&r.b);
-    pgd_mem_free(r.samples);
-    pgd_mem_free(r.limits);
-    pgd_mem_free(r.steps_ms);
-    pgd_mem_free(r.ids);
-    pgd_mem_free(r.requests);
-    return code;
+    static const bench_kind kind = {
+        .command = {"bench latency", "bench latency [MODEL] [flags]",
+                    "Times one batch: its first token, then every step.",
+                    "MODEL may be synthetic:SHAPE[,DTYPE], for example synthetic:llama-3.2-1b.",
+                    NULL},
+        .flags = latency_flags,
+        .sample_bytes = sizeof(latency_sample),
+        .open = open,
+        .sample = sample,
+        .print = print,
+        .json = json,
+        .json_end = json_end,
+        .close = close,
+    };
+    latency_run r = {.b = {.name = "latency"}};
+    cli_bench_flag_values.input_len = 128;
+    cli_bench_flag_values.output_len = 32;
+    cli_bench_flag_values.batch_size = 1;
+    return cli_bench_run(&kind, &r.b, argc, argv);
 }

@@ -21,14 +21,15 @@
 enum { MAIN = 0, OPENED = 1, FIRST = 2, N_MOMENTS = 3 };
 
 typedef struct startup_sample {
-    bench_watch watch;
+    bench_sample all;
     double ms[N_MOMENTS]; // since the spawn
 } startup_sample;
 
 typedef struct startup_run {
     bench b;
-    bench_limits *limits; // [repeat + 1]
-    startup_sample *samples;
+    uint64_t main_ns;
+    double *first_ms; // [repeat] of all samples so far
+    int32_t n_first;
     char program[PATH_CAP];
     char *arguments[MAX_ARGUMENTS];
 } startup_run;
@@ -121,13 +122,13 @@ static int32_t read_moments(const char *line, uint64_t start, double *out_ms) {
     return 1;
 }
 
-static pgd_status sample(const startup_run *r, startup_sample *s) {
+static pgd_status sample(bench *b, int32_t i, bench_sample *out) {
+    startup_run *r = (startup_run *)b;
+    startup_sample *s = (startup_sample *)out;
     char line[LINE_CAP];
     int32_t code = -1;
-    cli_bench_watch_begin(&s->watch);
     uint64_t start = pgd_clock_ns();
     pgd_status status = pgd_os_process_run(r->arguments, line, sizeof(line), &code);
-    cli_bench_watch_end(&s->watch);
     if (status != PGD_OK) {
         return pgd_fail(status, "%s cannot be started", r->program);
     }
@@ -135,106 +136,90 @@ static pgd_status sample(const startup_run *r, startup_sample *s) {
         return pgd_fail(code == 2 ? PGD_INVALID : PGD_INTERNAL,
                         "the started program ended with status %d (its reason is above)", code);
     }
+    if (i >= 0) {
+        r->first_ms[r->n_first++] = s->ms[FIRST];
+        cli_bench_sort(r->first_ms, r->n_first);
+    }
     return PGD_OK;
 }
 
-static void print_sample(const startup_run *r, int32_t i) {
-    const startup_sample *s = &r->samples[i];
-    double read = cli_bench_limit(&r->limits[i], &r->limits[i + 1], PGD_LIMIT_READ);
-    printf("sample %d: first token after %.1f ms: process %.1f, engine %.1f, token %.1f; others "
-           "used %.2f cores\n",
-           i + 1, s->ms[FIRST], s->ms[MAIN], s->ms[OPENED] - s->ms[MAIN],
-           s->ms[FIRST] - s->ms[OPENED], cli_bench_foreign(&s->watch));
-    if (read > 0.0) {
-        printf("  reading the weights once takes %.1f ms at %.1f GB/s\n",
-               (double)r->b.work.weight_bytes / read * 1e3, read / 1e9);
+// Milliseconds that reading the weights once takes; 0 = unknown.
+static double read_once_ms(const bench *b, const bench_sample *s) {
+    double read = cli_bench_limit(s, PGD_LIMIT_READ);
+    return read > 0.0 ? (double)b->work.weight_bytes / read * 1e3 : 0.0;
+}
+
+static void print(const bench *b, int32_t i, const bench_sample *sample) {
+    const startup_sample *s = (const startup_sample *)sample;
+    printf("sample %d: first token after %.1f ms: process %.1f, engine %.1f, token %.1f\n", i + 1,
+           s->ms[FIRST], s->ms[MAIN], s->ms[OPENED] - s->ms[MAIN], s->ms[FIRST] - s->ms[OPENED]);
+    if (b->limits != NULL) {
+        printf("  reading the weights once takes %.1f ms\n", read_once_ms(b, sample));
+    }
+    if (i == b->n_samples - 1) {
+        const startup_run *r = (const startup_run *)b;
+        printf("first token of all %d starts: best %.1f, p50 %.1f, p90 %.1f, p99 %.1f ms\n",
+               r->n_first, r->first_ms[0], cli_bench_percentile(r->first_ms, r->n_first, 50),
+               cli_bench_percentile(r->first_ms, r->n_first, 90),
+               cli_bench_percentile(r->first_ms, r->n_first, 99));
     }
 }
 
-static pgd_status json_sample(const startup_run *r, int32_t i, pgd_text *t) {
-    const startup_sample *s = &r->samples[i];
-    double read = cli_bench_limit(&r->limits[i], &r->limits[i + 1], PGD_LIMIT_READ);
-    PGD_TRY(pgd_text_format(t, "%s{", i > 0 ? "," : ""));
-    PGD_TRY(cli_bench_json_watch(t, &s->watch));
-    PGD_TRY(cli_bench_json_limits(t, "limits_before", &r->limits[i]));
-    PGD_TRY(cli_bench_json_limits(t, "limits_after", &r->limits[i + 1]));
+static pgd_status json(const bench *b, const bench_sample *sample, pgd_text *t) {
+    const startup_sample *s = (const startup_sample *)sample;
     PGD_TRY(cli_bench_json_number(t, "process_ms", s->ms[MAIN]));
     PGD_TRY(cli_bench_json_number(t, "engine_ms", s->ms[OPENED] - s->ms[MAIN]));
     PGD_TRY(cli_bench_json_number(t, "token_ms", s->ms[FIRST] - s->ms[OPENED]));
     PGD_TRY(cli_bench_json_number(t, "first_token_ms", s->ms[FIRST]));
-    PGD_TRY(cli_bench_json_number(t, "read_once_ms",
-                                  read > 0.0 ? (double)r->b.work.weight_bytes / read * 1e3 : 0.0));
-    return pgd_text_format(t, "}");
+    return cli_bench_json_number(t, "read_once_ms", read_once_ms(b, sample));
 }
 
-static pgd_status print_json(const startup_run *r) {
-    const bench_values *v = &cli_bench_flag_values;
-    pgd_text t = {0};
-    pgd_status status = cli_bench_json_head(&r->b, &t);
-    for (int32_t i = 0; status == PGD_OK && i < v->repeat; i++) {
-        status = json_sample(r, i, &t);
-    }
-    if (status == PGD_OK) {
-        status = pgd_text_format(&t, "],\"input_len\":%d}", v->input_len);
-    }
-    if (status == PGD_OK) {
-        printf("%s\n", t.ptr);
-    }
-    pgd_text_free(&t);
-    return status;
+static pgd_status json_end(const bench *b, pgd_text *t) {
+    const startup_run *r = (const startup_run *)b;
+    PGD_TRY(pgd_text_format(t, ",\"first_token\":{"));
+    PGD_TRY(cli_bench_json_number(t, "best_ms", r->first_ms[0]));
+    PGD_TRY(cli_bench_json_number(t, "p50_ms", cli_bench_percentile(r->first_ms, r->n_first, 50)));
+    PGD_TRY(cli_bench_json_number(t, "p90_ms", cli_bench_percentile(r->first_ms, r->n_first, 90)));
+    PGD_TRY(cli_bench_json_number(t, "p99_ms", cli_bench_percentile(r->first_ms, r->n_first, 99)));
+    PGD_TRY(pgd_text_format(t, "}"));
+    return pgd_text_format(t, ",\"input_len\":%d", cli_bench_flag_values.input_len);
 }
 
 // Limits come from an engine of the same model in this process, which does nothing meanwhile.
-static pgd_status run(startup_run *r, const char *model) {
-    const bench_values *v = &cli_bench_flag_values;
-    r->limits = pgd_mem_alloc((size_t)v->repeat + 1, sizeof(*r->limits));
-    r->samples = pgd_mem_alloc((size_t)v->repeat, sizeof(*r->samples));
-    if (r->limits == NULL || r->samples == NULL) {
-        return PGD_MEM_FAIL("the samples", (size_t)v->repeat * sizeof(*r->samples));
+static pgd_status open(bench *b, const char *model) {
+    startup_run *r = (startup_run *)b;
+    if (is_child) {
+        b->done = 1;
+        return be_child(model, r->main_ns);
     }
     PGD_TRY(make_arguments(r));
-    PGD_TRY(cli_bench_open(&r->b, model, 1, v->input_len + 1));
-    for (int32_t i = 0; i < v->warmup; i++) {
-        startup_sample ignored;
-        PGD_TRY(sample(r, &ignored));
+    r->first_ms = pgd_mem_alloc((size_t)b->n_samples, sizeof(*r->first_ms));
+    if (r->first_ms == NULL) {
+        return PGD_MEM_FAIL("the samples", (size_t)b->n_samples * sizeof(*r->first_ms));
     }
-    if (!v->json) {
-        cli_bench_print_head(&r->b);
-    }
-    PGD_TRY(cli_bench_measure(&r->b, &r->limits[0]));
-    for (int32_t i = 0; i < v->repeat; i++) {
-        PGD_TRY(sample(r, &r->samples[i]));
-        PGD_TRY(cli_bench_measure(&r->b, &r->limits[i + 1]));
-        if (!v->json) {
-            print_sample(r, i);
-        }
-    }
-    return v->json ? print_json(r) : PGD_OK;
+    return cli_bench_open(b, model, 1, cli_bench_flag_values.input_len + 1);
+}
+
+static void close(bench *b) {
+    pgd_mem_free(((startup_run *)b)->first_ms);
 }
 
 int cli_bench_startup(int argc, char **argv) {
-    static const cli_command command = {
-        "bench startup", "bench startup [MODEL] [flags]",
-        "Times the start of a process up to its first token.",
-        "The program starts itself; the model's files are warm after the first time.", NULL};
-    uint64_t main_ns = pgd_clock_ns();
-    startup_run r = {.b = {.name = "startup", .argc = argc, .argv = argv}};
-    cli_args args = {.command = &command,
-                     .flags = {startup_flags, cli_engine_flags},
-                     .titles = {"benchmark", "engine"},
-                     .n_groups = 2,
-                     .max_positional = 1};
+    static const bench_kind kind = {
+        .command = {"bench startup", "bench startup [MODEL] [flags]",
+                    "Times the start of a process up to its first token.",
+                    "The program starts itself; the model's files are warm after the first time.",
+                    NULL},
+        .flags = startup_flags,
+        .sample_bytes = sizeof(startup_sample),
+        .open = open,
+        .sample = sample,
+        .print = print,
+        .json = json,
+        .json_end = json_end,
+        .close = close,
+    };
+    startup_run r = {.b = {.name = "startup"}, .main_ns = pgd_clock_ns()};
     cli_bench_flag_values.input_len = 8;
-    pgd_status status = cli_parse(&args, argc, argv);
-    if (status == PGD_OK && args.help) {
-        return 0;
-    }
-    if (status == PGD_OK) {
-        status = is_child ? be_child(args.positional[0], main_ns) : run(&r, args.positional[0]);
-    }
-    int code = status == PGD_OK ? 0 : cli_failed(status);
-    cli_bench_close(&r.b);
-    pgd_mem_free(r.samples);
-    pgd_mem_free(r.limits);
-    return code;
+    return cli_bench_run(&kind, &r.b, argc, argv);
 }

@@ -7,7 +7,7 @@
 #include "cli/bench.h"
 
 typedef struct throughput_sample {
-    bench_watch watch;
+    bench_sample all;
     double seconds;
     double output_rate; // tokens/s generated
     double total_rate;  // tokens/s, prompts included
@@ -26,8 +26,6 @@ typedef struct throughput_run {
     pgd_request **requests;  // [num_prompts]
     int32_t *ids;            // [num_prompts, input_len]
     double *times_ms;        // [num_prompts]
-    bench_limits *limits;    // [repeat + 1]
-    throughput_sample *samples;
 } throughput_run;
 
 static const cli_flag throughput_flags[] = {
@@ -61,18 +59,18 @@ static void take_times(throughput_run *r, int32_t which, double *out_p50, double
     *out_p99 = cli_bench_percentile(r->times_ms, n, 99);
 }
 
-static pgd_status sample(throughput_run *r, throughput_sample *s) {
+static pgd_status sample(bench *b, int32_t index, bench_sample *out) {
+    throughput_run *r = (throughput_run *)b;
+    throughput_sample *s = (throughput_sample *)out;
     const bench_values *v = &cli_bench_flag_values;
     pgd_engine_info before = {.size = sizeof(before)};
     pgd_engine_info after = {.size = sizeof(after)};
-    *s = (throughput_sample){0};
+    (void)index;
     pgd_engine_get_info(r->b.engine, &before);
-    cli_bench_watch_begin(&s->watch);
     uint64_t start = pgd_clock_ns();
     PGD_TRY(pgd_engine_generate(r->b.engine, r->descs, (size_t)v->num_prompts, NULL, NULL,
                                 r->requests));
     s->seconds = (double)(pgd_clock_ns() - start) / 1e9;
-    cli_bench_watch_end(&s->watch);
     pgd_engine_get_info(r->b.engine, &after);
     double n_out = (double)v->num_prompts * v->output_len;
     s->output_rate = n_out / s->seconds;
@@ -91,60 +89,39 @@ static pgd_status sample(throughput_run *r, throughput_sample *s) {
 
 // ---- reports -----------------------------------------------------------------------------------
 
-static void print_sample(const throughput_run *r, int32_t i) {
-    const throughput_sample *s = &r->samples[i];
-    const bench_limits *before = &r->limits[i];
-    const bench_limits *after = &r->limits[i + 1];
-    double dot = cli_bench_limit(before, after, r->b.dot);
-    printf("sample %d: others used %.2f cores\n", i + 1, cli_bench_foreign(&s->watch));
-    printf("  %d requests of %d + %d tokens in %.2f s, %llu steps, %llu preemptions\n",
-           cli_bench_flag_values.num_prompts, cli_bench_flag_values.input_len,
+static void print(const bench *b, int32_t i, const bench_sample *sample) {
+    const throughput_sample *s = (const throughput_sample *)sample;
+    printf("sample %d:\n  %d requests of %d + %d tokens in %.2f s, %llu steps, %llu preemptions\n",
+           i + 1, cli_bench_flag_values.num_prompts, cli_bench_flag_values.input_len,
            cli_bench_flag_values.output_len, s->seconds, (unsigned long long)s->n_steps,
            (unsigned long long)s->n_preemptions);
     printf("  %.1f tokens/s generated, %.1f with prompts; %.1f GFLOP/s (%.1f %% of the dot peak)\n",
            s->output_rate, s->total_rate, s->ops_rate / 1e9,
-           100.0 * cli_bench_share(s->ops_rate, dot));
+           100.0 * cli_bench_share(sample, b->dot, s->ops_rate));
     printf("  first token p50 %.1f, p99 %.1f ms; request p50 %.1f, p99 %.1f ms\n", s->ttft_p50_ms,
            s->ttft_p99_ms, s->request_p50_ms, s->request_p99_ms);
-    cli_bench_print_limits(&r->b, before, after);
 }
 
-static pgd_status json_sample(const throughput_run *r, int32_t i, pgd_text *t) {
-    const throughput_sample *s = &r->samples[i];
-    double dot = cli_bench_limit(&r->limits[i], &r->limits[i + 1], r->b.dot);
-    PGD_TRY(pgd_text_format(t, "%s{", i > 0 ? "," : ""));
-    PGD_TRY(cli_bench_json_watch(t, &s->watch));
-    PGD_TRY(cli_bench_json_limits(t, "limits_before", &r->limits[i]));
-    PGD_TRY(cli_bench_json_limits(t, "limits_after", &r->limits[i + 1]));
+static pgd_status json(const bench *b, const bench_sample *sample, pgd_text *t) {
+    const throughput_sample *s = (const throughput_sample *)sample;
     PGD_TRY(cli_bench_json_number(t, "seconds", s->seconds));
     PGD_TRY(cli_bench_json_number(t, "output_tokens_per_s", s->output_rate));
     PGD_TRY(cli_bench_json_number(t, "total_tokens_per_s", s->total_rate));
     PGD_TRY(cli_bench_json_number(t, "ops_per_s", s->ops_rate));
-    PGD_TRY(cli_bench_json_number(t, "share_dot", cli_bench_share(s->ops_rate, dot)));
+    PGD_TRY(cli_bench_json_number(t, "share_dot", cli_bench_share(sample, b->dot, s->ops_rate)));
     PGD_TRY(cli_bench_json_number(t, "ttft_p50_ms", s->ttft_p50_ms));
     PGD_TRY(cli_bench_json_number(t, "ttft_p99_ms", s->ttft_p99_ms));
     PGD_TRY(cli_bench_json_number(t, "request_p50_ms", s->request_p50_ms));
     PGD_TRY(cli_bench_json_number(t, "request_p99_ms", s->request_p99_ms));
-    return pgd_text_format(t, ",\"steps\":%llu,\"preemptions\":%llu}",
+    return pgd_text_format(t, ",\"steps\":%llu,\"preemptions\":%llu",
                            (unsigned long long)s->n_steps, (unsigned long long)s->n_preemptions);
 }
 
-static pgd_status print_json(const throughput_run *r) {
+static pgd_status json_end(const bench *b, pgd_text *t) {
     const bench_values *v = &cli_bench_flag_values;
-    pgd_text t = {0};
-    pgd_status status = cli_bench_json_head(&r->b, &t);
-    for (int32_t i = 0; status == PGD_OK && i < v->repeat; i++) {
-        status = json_sample(r, i, &t);
-    }
-    if (status == PGD_OK) {
-        status = pgd_text_format(&t, "],\"num_prompts\":%d,\"input_len\":%d,\"output_len\":%d}",
-                                 v->num_prompts, v->input_len, v->output_len);
-    }
-    if (status == PGD_OK) {
-        printf("%s\n", t.ptr);
-    }
-    pgd_text_free(&t);
-    return status;
+    (void)b;
+    return pgd_text_format(t, ",\"num_prompts\":%d,\"input_len\":%d,\"output_len\":%d",
+                           v->num_prompts, v->input_len, v->output_len);
 }
 
 // ---- the run -----------------------------------------------------------------------------------
@@ -156,10 +133,7 @@ static pgd_status make_room(throughput_run *r) {
     r->requests = pgd_mem_alloc(n, sizeof(pgd_request *));
     r->ids = pgd_mem_alloc(n, (size_t)v->input_len * sizeof(*r->ids));
     r->times_ms = pgd_mem_alloc(n, sizeof(*r->times_ms));
-    r->limits = pgd_mem_alloc((size_t)v->repeat + 1, sizeof(*r->limits));
-    r->samples = pgd_mem_alloc((size_t)v->repeat, sizeof(*r->samples));
-    if (r->descs == NULL || r->requests == NULL || r->ids == NULL || r->times_ms == NULL ||
-        r->limits == NULL || r->samples == NULL) {
+    if (r->descs == NULL || r->requests == NULL || r->ids == NULL || r->times_ms == NULL) {
         return PGD_MEM_FAIL("the requests", n * (size_t)v->input_len * sizeof(*r->ids));
     }
     return PGD_OK;
@@ -180,58 +154,41 @@ static void describe_requests(throughput_run *r) {
     }
 }
 
-static pgd_status run(throughput_run *r, const char *model) {
+static pgd_status open(bench *b, const char *model) {
+    throughput_run *r = (throughput_run *)b;
     const bench_values *v = &cli_bench_flag_values;
     PGD_TRY(make_room(r));
-    PGD_TRY(cli_bench_open(&r->b, model, v->num_prompts, v->input_len + v->output_len));
+    PGD_TRY(cli_bench_open(b, model, v->num_prompts, v->input_len + v->output_len));
     describe_requests(r);
-    for (int32_t i = 0; i < v->warmup; i++) {
-        throughput_sample ignored;
-        PGD_TRY(sample(r, &ignored));
-    }
-    if (!v->json) {
-        cli_bench_print_head(&r->b);
-    }
-    PGD_TRY(cli_bench_measure(&r->b, &r->limits[0]));
-    for (int32_t i = 0; i < v->repeat; i++) {
-        PGD_TRY(sample(r, &r->samples[i]));
-        PGD_TRY(cli_bench_measure(&r->b, &r->limits[i + 1]));
-        if (!v->json) {
-            print_sample(r, i);
-        }
-    }
-    return v->json ? print_json(r) : PGD_OK;
+    return PGD_OK;
+}
+
+static void close(bench *b) {
+    throughput_run *r = (throughput_run *)b;
+    pgd_mem_free(r->times_ms);
+    pgd_mem_free(r->ids);
+    pgd_mem_free(r->requests);
+    pgd_mem_free(r->descs);
 }
 
 int cli_bench_throughput(int argc, char **argv) {
-    static const cli_command command = {
-        "bench throughput", "bench throughput [MODEL] [flags]",
-        "Runs many requests at once and counts tokens a second.",
-        "MODEL may be synthetic:SHAPE[,DTYPE], for example synthetic:llama-3.2-1b.", NULL};
-    throughput_run r = {.b = {.name = "throughput", .argc = argc, .argv = argv}};
-    bench_values *v = &cli_bench_flag_values;
-    cli_args args = {.command = &command,
-                     .flags = {throughput_flags, cli_engine_flags},
-                     .titles = {"benchmark", "engine"},
-                     .n_groups = 2,
-                     .max_positional = 1};
-    v->num_prompts = 16;
-    v->input_len = 128;
-    v->output_len = 32;
-    pgd_status status = cli_parse(&args, argc, argv);
-    if (status == PGD_OK && args.help) {
-        return 0;
-    }
-    if (status == PGD_OK) {
-        status = run(&r, args.positional[0]);
-    }
-    int code = status == PGD_OK ? 0 : cli_failed(status);
-    cli_bench_close(&r.b);
-    pgd_mem_free(r.samples);
-    pgd_mem_free(r.limits);
-    pgd_mem_free(r.times_ms);
-    pgd_mem_free(r.ids);
-    pgd_mem_free(r.requests);
-    pgd_mem_free(r.descs);
-    return code;
+    static const bench_kind kind = {
+        .command = {"bench throughput", "bench throughput [MODEL] [flags]",
+                    "Runs many requests at once and counts tokens a second.",
+                    "MODEL may be synthetic:SHAPE[,DTYPE], for example synthetic:llama-3.2-1b.",
+                    NULL},
+        .flags = throughput_flags,
+        .sample_bytes = sizeof(throughput_sample),
+        .open = open,
+        .sample = sample,
+        .print = print,
+        .json = json,
+        .json_end = json_end,
+        .close = close,
+    };
+    throughput_run r = {.b = {.name = "throughput"}};
+    cli_bench_flag_values.num_prompts = 16;
+    cli_bench_flag_values.input_len = 128;
+    cli_bench_flag_values.output_len = 32;
+    return cli_bench_run(&kind, &r.b, argc, argv);
 }

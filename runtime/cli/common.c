@@ -12,6 +12,7 @@ cli_engine_values cli_engine = {
     .enable_prefix_caching = 1,
     .enable_chunked_prefill = 1,
     .reserve_full_prompt = 1,
+    .deterministic = 1,
 };
 cli_sampling_values cli_sampling = {.temperature = -1.0,
                                     .top_p = -1.0,
@@ -56,6 +57,12 @@ const cli_flag cli_engine_flags[] = {
                  "threads of the CPU (default: one per core)"),
     CLI_FLAG_SWITCH(0, "allow-slow", &cli_engine.allow_slow,
                     "operations the device lacks may run on the host"),
+    CLI_FLAG(CLI_BOOL, 0, "deterministic", "on|off", &cli_engine.deterministic, 0, 0,
+             "off: results may depend on the batch where that is faster (default on)"),
+    CLI_FLAG_TEXT(0, "cache", "DIR", &cli_engine.cache,
+                  "folder of the cache (default XDG_CACHE_HOME/pagoda or ~/.cache/pagoda)"),
+    CLI_FLAG_TEXT(0, "weight-cache", "SIZE", &cli_engine.weight_cache,
+                  "packed weights kept for the next start: auto (20GiB), off, or bytes"),
     {0},
 };
 
@@ -119,6 +126,9 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .no_prefix_caching = !v->enable_prefix_caching,
         .no_chunked_prefill = !v->enable_chunked_prefill,
         .no_reserve_full_prompt = !v->reserve_full_prompt,
+        .cache = v->cache,
+        .weight_cache = v->weight_cache,
+        .no_deterministic = !v->deterministic,
         .progress = cli_load_progress.fn,
     };
 }

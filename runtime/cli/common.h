@@ -26,6 +26,9 @@ typedef struct cli_engine_values {
     int32_t reserve_full_prompt;
     double watermark;
     const char *scheduling_policy;
+    const char *cache;
+    const char *weight_cache;
+    int32_t deterministic;
 } cli_engine_values;
 
 typedef struct cli_sampling_values {

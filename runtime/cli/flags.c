@@ -173,8 +173,10 @@ static int32_t set_number(const cli_flag *f, pgd_str s) {
 }
 
 static int32_t set_switch(const cli_flag *f, pgd_str s) {
-    int32_t on = pgd_str_is(s, "1") || pgd_str_is(s, "true");
-    if (!on && !pgd_str_is(s, "0") && !pgd_str_is(s, "false")) {
+    // on and off only where the flag says so: in YAML they are words.
+    const int32_t words = f->value != NULL && strcmp(f->value, "on|off") == 0;
+    int32_t on = pgd_str_is(s, "1") || pgd_str_is(s, "true") || (words && pgd_str_is(s, "on"));
+    if (!on && !pgd_str_is(s, "0") && !pgd_str_is(s, "false") && !(words && pgd_str_is(s, "off"))) {
         return 0;
     }
     *(int32_t *)f->target = on;

@@ -6,7 +6,7 @@
 #include <pagoda/status.h>
 
 // What a flag takes. Targets: TEXT const char *, INT int32_t, REAL double, U64 cli_u64,
-// SWITCH int32_t (1 when given), LIST cli_list, BOOL int32_t (takes true or false).
+// SWITCH int32_t (1 when given), LIST cli_list, BOOL int32_t (takes true, false, on, off).
 enum {
     CLI_TEXT = 0,
     CLI_INT = 1,

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "cli/common.h"
+#include "os/env.h"
 #include "serve/serve.h"
 
 #define DEFAULT_PORT     8000
@@ -35,6 +36,8 @@ typedef struct serve_values {
     int32_t shutdown_timeout;
     int32_t strict_fields;
     int32_t no_page;
+    int32_t no_log;
+    const char *log_format;
 } serve_values;
 
 static serve_values values = {.port = DEFAULT_PORT, .shutdown_timeout = DEFAULT_SHUTDOWN};
@@ -66,9 +69,35 @@ static const cli_flag serve_flags[] = {
                  "seconds that running requests get behind SIGTERM (default 30)"),
     CLI_FLAG_SWITCH(0, "strict-fields", &values.strict_fields,
                     "unknown fields of a request are an error"),
+    CLI_FLAG_TEXT(0, "log-format", "NAME", &values.log_format,
+                  "of the line for each answer: text (default) or json"),
+    CLI_FLAG_SWITCH(0, "disable-access-log", &values.no_log, "no line for each answer"),
     CLI_FLAG_SWITCH(0, "no-page", &values.no_page, "no web page at /"),
     {0},
 };
+
+// Red for what failed, yellow for what was refused, where it is a terminal and may have colours.
+static void write_log(void *arg, int32_t status, pgd_str line) {
+    const int32_t *colour = arg;
+    const char *begin = status >= 500 ? "\033[31m" : status >= 400 ? "\033[33m" : "";
+    if (*colour && begin[0] != '\0') {
+        fprintf(stderr, "%s%.*s\033[0m", begin, (int)line.len, line.ptr);
+    } else {
+        fwrite(line.ptr, 1, line.len, stderr);
+    }
+}
+
+static int32_t use_colour;
+
+static pgd_status read_log_format(int32_t *json) {
+    const char *name = values.log_format != NULL ? values.log_format : "text";
+    *json = strcmp(name, "json") == 0;
+    if (!*json && strcmp(name, "text") != 0) {
+        return pgd_fail(PGD_INVALID, "--log-format \"%s\"; text and json are allowed", name);
+    }
+    use_colour = !*json && pgd_os_is_terminal(2) && pgd_os_env("NO_COLOR") == NULL;
+    return PGD_OK;
+}
 
 static pgd_serve_options make_options(const char *model) {
     pgd_serve_options o = {
@@ -91,6 +120,8 @@ static pgd_serve_options make_options(const char *model) {
         .max_queued_tokens = values.max_queued_tokens,
         .max_body_bytes = (uint64_t)values.max_body_mib << 20,
         .keep_alive_s = values.keep_alive,
+        .log = values.no_log ? NULL : write_log,
+        .log_arg = &use_colour,
     };
     memcpy(o.names, values.names.items, sizeof(values.names.items));
     return o;
@@ -131,7 +162,8 @@ static pgd_status serve(const char *model) {
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
-    const pgd_serve_options o = make_options(model);
+    pgd_serve_options o = make_options(model);
+    PGD_TRY(read_log_format(&o.log_json));
     PGD_TRY(pgd_serve_start(&o, &s));
     sigprocmask(SIG_BLOCK, &signals, NULL);
     say_ready(s);

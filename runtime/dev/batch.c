@@ -13,7 +13,7 @@ struct pgd_dev_batch {
     uint64_t bytes;
     uint64_t fixed_bytes; // of the part that travels each step
     uint64_t mask_bytes;  // of a row
-    pgd_copy *copies;     // [2 + 2 * cap_slots]
+    pgd_copy *copies;     // [2 + (1 + n_groups) * cap_slots]
     uint32_t n_copies;
 };
 
@@ -41,10 +41,9 @@ static uint64_t lay_out(const pgd_dev_batch_desc *desc, pgd_batch *v, uint64_t *
         .cap_slots = desc->cap_seqs,
         .cap_q = desc->cap_tokens,
         .cap_kv = desc->cap_kv,
-        .n_groups = 1,
+        .n_groups = desc->n_groups > 0 ? desc->n_groups : 1,
         .n_axes = 1,
         .sampling_stride = sizeof(pgd_sampling),
-        .cap_blocks = {desc->cap_blocks},
     };
     v->token_ids = place(&end, tokens, sizeof(int32_t));
     v->positions = place(&end, tokens, sizeof(int32_t));
@@ -53,7 +52,10 @@ static uint64_t lay_out(const pgd_dev_batch_desc *desc, pgd_batch *v, uint64_t *
     v->out_rows = place(&end, out, sizeof(int32_t));
     v->out_slot = place(&end, out, sizeof(int32_t));
     v->seq_slot = place(&end, seqs, sizeof(int32_t));
-    v->slots[0] = place(&end, tokens, sizeof(int32_t));
+    for (int32_t g = 0; g < v->n_groups; g++) {
+        v->slots[g] = place(&end, tokens, sizeof(int32_t));
+        v->cap_blocks[g] = desc->cap_blocks;
+    }
     v->sampling = place(&end, out, sizeof(pgd_sampling));
     *out_fixed = end;
     if (desc->cap_bias > 0) {
@@ -64,7 +66,9 @@ static uint64_t lay_out(const pgd_dev_batch_desc *desc, pgd_batch *v, uint64_t *
     }
     v->upload_bytes = (end + 63) & ~(uint64_t)63;
     end = v->upload_bytes;
-    v->block_table[0] = place(&end, seqs * (uint64_t)desc->cap_blocks, sizeof(int32_t));
+    for (int32_t g = 0; g < v->n_groups; g++) {
+        v->block_table[g] = place(&end, seqs * (uint64_t)desc->cap_blocks, sizeof(int32_t));
+    }
     v->last = place(&end, seqs, sizeof(int32_t));
     v->sampled = place(&end, out, sizeof(int32_t));
     return (end + 63) & ~(uint64_t)63;
@@ -87,7 +91,8 @@ pgd_status pgd_dev_batch_create(const pgd_device *d, const pgd_dev_batch_desc *d
     b->bytes = lay_out(desc, &b->view, &b->fixed_bytes);
     b->mask_bytes = mask_bytes(desc);
     b->mirror = pgd_mem_alloc_aligned(b->bytes, 64);
-    b->copies = pgd_mem_alloc(2 * (size_t)desc->cap_seqs + 2, sizeof(*b->copies));
+    b->copies = pgd_mem_alloc(2 + (1 + (size_t)b->view.n_groups) * (size_t)desc->cap_seqs,
+                              sizeof(*b->copies));
     if (b->mirror == NULL || b->copies == NULL) {
         uint64_t bytes = b->bytes;
         pgd_dev_batch_destroy(b);
@@ -141,11 +146,10 @@ static void add_copy(pgd_dev_batch *b, uint64_t offset, uint64_t bytes) {
     };
 }
 
-void pgd_dev_batch_blocks(pgd_dev_batch *b, int32_t slot, int32_t first, const int32_t *ids,
-                          int32_t n) {
-    uint64_t at =
-        b->view.block_table[0] +
-        ((uint64_t)slot * (uint64_t)b->view.cap_blocks[0] + (uint64_t)first) * sizeof(int32_t);
+void pgd_dev_batch_blocks(pgd_dev_batch *b, int32_t group, int32_t slot, int32_t first,
+                          const int32_t *ids, int32_t n) {
+    uint64_t entry = (uint64_t)slot * (uint64_t)b->view.cap_blocks[group] + (uint64_t)first;
+    uint64_t at = b->view.block_table[group] + entry * sizeof(int32_t);
     memcpy(b->mirror + at, ids, (size_t)n * sizeof(int32_t));
     add_copy(b, at, (uint64_t)n * sizeof(int32_t));
 }

@@ -1,7 +1,7 @@
 // The batch block: its layout, the host's mirror of it, and its one upload a step.
 //
 //   | head | token_ids | positions | q_start | kv_len | out_rows | out_slot | seq_slot | slots |
-//   | sampling | bias | mask || block_table | last | sampled |
+//   | sampling | bias | mask || block tables | last | sampled |
 //   0          ^ travels each step      ^ upload_bytes: behind it lives on the device
 //
 // Of bias what is used, of masks and block tables what changed travels. Single-threaded; create
@@ -17,7 +17,8 @@ typedef struct pgd_dev_batch_desc {
     int32_t cap_tokens; // rows of a step
     int32_t cap_seqs;   // sequences of a step, and slots
     int32_t cap_kv;     // longest sequence
-    int32_t cap_blocks; // entries of a block table row
+    int32_t cap_blocks; // entries of a block table row, the same in every group
+    int32_t n_groups;   // of the cache, 0 = 1
     int32_t cap_out;    // output rows of a step, 0 = cap_seqs
     int32_t cap_bias;   // bias entries of a step, 0 = none
     int32_t vocab;      // bits of a mask row, 0 = no masks; each slot has one row
@@ -36,9 +37,10 @@ const pgd_batch *pgd_dev_batch_view(const pgd_dev_batch *b);
 pgd_batch_head *pgd_dev_batch_begin(pgd_dev_batch *b);
 // An array of the mirror by its byte offset in the view.
 void *pgd_dev_batch_array(pgd_dev_batch *b, uint64_t offset);
-// Entries [first, first + n) of a slot's block table row; at most one range per slot and step.
-void pgd_dev_batch_blocks(pgd_dev_batch *b, int32_t slot, int32_t first, const int32_t *ids,
-                          int32_t n);
+// Entries [first, first + n) of a slot's row in a group's block table; at most one range per group,
+// slot and step.
+void pgd_dev_batch_blocks(pgd_dev_batch *b, int32_t group, int32_t slot, int32_t first,
+                          const int32_t *ids, int32_t n);
 // The first n entries of the bias array are set.
 void pgd_dev_batch_bias(pgd_dev_batch *b, int32_t n);
 // A slot's mask row; at most once per slot and step.

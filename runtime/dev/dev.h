@@ -104,7 +104,8 @@ typedef struct pgd_dev_desc {
                      // with {key=value;...} behind it
     pgd_team *team;  // lent to the plugin; outlives the device
     uint32_t allow_slow; // 1: F3 places are allowed
-    uint32_t reserved0;
+    // 1: a plugin that has the option `deterministic` gets it as off, unless the URI sets it
+    uint32_t no_deterministic;
 } pgd_dev_desc;
 
 //   fails  INVALID (the name or an option; says what there is), NOT_FOUND (no such device; the

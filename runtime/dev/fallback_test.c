@@ -313,7 +313,7 @@ static const pgd_batch *fill_batch(world *w, const step *s) {
         if (w->dev == NULL) {
             memcpy(array(w, b->block_table[0]) + (1 - i) * 4, tables[i], sizeof(tables[i]));
         } else {
-            pgd_dev_batch_blocks(w->batch, 1 - i, 0, tables[i], 4);
+            pgd_dev_batch_blocks(w->batch, 0, 1 - i, 0, tables[i], 4);
         }
         pgd_sampling *rows = (pgd_sampling *)(void *)array(w, b->sampling);
         rows[i] = (pgd_sampling){.temperature = 0.7f, .top_k = 5, .seed = 11, .counter = 3};

@@ -190,6 +190,38 @@ static pgd_status unknown_kind(const pgd_dev_registry *r, const char *uri) {
                     used == 0 ? "no plugin was found" : "there are auto, ", kinds);
 }
 
+#define DETERMINISTIC "deterministic"
+
+static int32_t has_option(const pgd_dev_manifest *m, const char *key) {
+    for (uint32_t i = 0; i < m->n_options; i++) {
+        if (strcmp(m->options[i].key, key) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int32_t is_set(pgd_str options, const char *key) {
+    while (options.len > 0) {
+        pgd_str value = {0};
+        pgd_str item = pgd_str_cut(options, ';', &options);
+        if (pgd_str_is(pgd_str_trim(pgd_str_cut(item, '=', &value)), key)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// The URI's options and what the desc says beside them.
+static pgd_status add_options(const pgd_dev_desc *desc, const pgd_dev_manifest *m, pgd_str options,
+                              pgd_text *out) {
+    PGD_TRY(pgd_text_add_str(out, options));
+    if (desc->no_deterministic && has_option(m, DETERMINISTIC) && !is_set(options, DETERMINISTIC)) {
+        PGD_TRY(pgd_text_format(out, "%s" DETERMINISTIC "=off", out->len > 0 ? ";" : ""));
+    }
+    return PGD_OK;
+}
+
 pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev **out) {
     pgd_dev_uri_parts parts = {0};
     char chosen[48] = "";
@@ -220,6 +252,13 @@ pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev *
         return pgd_fail(PGD_NOT_FOUND, "device '%s': %s (plugin %s)", desc->uri, why, m->path);
     }
     const pgd_plugin *plugin = NULL;
+    pgd_text all = {0};
     PGD_TRY(pgd_dev_load(m, &plugin));
-    return pgd_dev_open_plugin(plugin, options, parts.index, desc->team, desc->allow_slow, out);
+    pgd_status status = add_options(desc, m, options, &all);
+    if (status == PGD_OK) {
+        status = pgd_dev_open_plugin(plugin, pgd_text_view(&all), parts.index, desc->team,
+                                     desc->allow_slow, out);
+    }
+    pgd_text_free(&all);
+    return status;
 }

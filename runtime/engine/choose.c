@@ -20,7 +20,10 @@ pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
     if (pgd_dev_is_auto(o->device)) {
         return PGD_OK; // chosen when the model is known
     }
-    const pgd_dev_desc desc = {.uri = o->device, .team = e->team, .allow_slow = o->allow_slow};
+    const pgd_dev_desc desc = {.uri = o->device,
+                               .team = e->team,
+                               .allow_slow = o->allow_slow,
+                               .no_deterministic = o->no_deterministic};
     PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
     e->d = pgd_dev_device(e->dev);
     return PGD_OK;
@@ -35,7 +38,10 @@ static pgd_status try_device(pgd_engine *e, const pgd_engine_options *o, const c
     if (n < 0 || (size_t)n >= sizeof(uri)) {
         return pgd_fail(PGD_INVALID, "device '%.80s...': the name is too long", o->device);
     }
-    const pgd_dev_desc desc = {.uri = uri, .team = e->team, .allow_slow = o->allow_slow};
+    const pgd_dev_desc desc = {.uri = uri,
+                               .team = e->team,
+                               .allow_slow = o->allow_slow,
+                               .no_deterministic = o->no_deterministic};
     PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
     e->d = pgd_dev_device(e->dev);
     pgd_status status = pgd_engine_plan(e, o, plan);

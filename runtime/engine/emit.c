@@ -97,8 +97,9 @@ void pgd_engine_end(engine_choice *c, int32_t finish, const char *error) {
 
 // ---- log probabilities -------------------------------------------------------------------------
 
+// Room for n rows, before the token that needs it is appended: there is a row for each token.
 static pgd_status grow_logprobs(engine_choice *c, int32_t n) {
-    if (n <= c->cap_logprobs) {
+    if (c->request->n_logprobs < 0 || n <= c->cap_logprobs) {
         return PGD_OK;
     }
     const size_t rows = (size_t)n * 2 + 14;
@@ -125,16 +126,14 @@ static void copy_logprobs(const pgd_engine *e, int32_t out, size_t columns, size
     ranks[at] = e->ranks[out];
 }
 
-static pgd_status add_logprobs(pgd_engine *e, engine_choice *c, int32_t out) {
+static void add_logprobs(pgd_engine *e, engine_choice *c, int32_t out) {
     if (c->request->n_logprobs < 0) {
-        return PGD_OK;
+        return;
     }
     const int32_t n = c->seq.n_tokens - c->seq.n_prompt;
-    PGD_TRY(grow_logprobs(c, n));
     copy_logprobs(e, out, (size_t)c->request->n_logprobs + 1, (size_t)n - 1, c->logprobs,
                   c->logprob_ids, c->ranks);
     c->cumulative += (double)e->logprobs[(size_t)out * ((size_t)e->limits.max_logprobs + 1)];
-    return PGD_OK;
 }
 
 static void add_scores(const pgd_engine *e, const pgd_step_row *row) {
@@ -163,9 +162,10 @@ static pgd_status add_token(pgd_engine *e, engine_choice *c, int32_t out) {
     if (token < 0 || token >= e->config->vocab) {
         return pgd_fail(PGD_INTERNAL, "the model's logits are not numbers (NaN)");
     }
+    PGD_TRY(grow_logprobs(c, c->seq.n_tokens - c->seq.n_prompt + 1));
     pgd_sample_accept(&c->seq, token);
     count_token(e, c);
-    PGD_TRY(add_logprobs(e, c, out));
+    add_logprobs(e, c, out);
     return add_text(c, token);
 }
 

@@ -84,13 +84,7 @@ static pgd_status make_sched(pgd_engine *e) {
         .watermark = l->watermark,
         .max_scored = l->max_scored,
     };
-    const pgd_kv_cache_config cache = {
-        .num_blocks = l->num_blocks,
-        .block_size = l->block_size,
-        .no_prefix_caching = l->no_prefix_caching,
-        .max_num_batched_tokens = l->max_num_batched_tokens,
-        .max_model_len = l->max_model_len,
-    };
+    const pgd_kv_cache_config cache = pgd_engine_cache_config(e);
     PGD_TRY(pgd_kv_cache_create(&cache, &e->cache));
     return pgd_sched_create(&config, e->cache, &e->sched);
 }
@@ -158,7 +152,10 @@ pgd_status pgd_engine_create(const pgd_engine_options *options, pgd_engine **out
     if (e == NULL) {
         return PGD_MEM_FAIL("the engine", sizeof(*e));
     }
-    pgd_status status = pgd_engine_open_device(e, &o);
+    pgd_status status = pgd_engine_open_store(e, &o);
+    if (status == PGD_OK) {
+        status = pgd_engine_open_device(e, &o);
+    }
     if (status == PGD_OK) {
         status = pgd_fail_note(open_model(e, &o), "opening the model %s",
                                o.model != NULL && o.model[0] != '\0' ? o.model : "nano");

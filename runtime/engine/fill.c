@@ -58,12 +58,13 @@ typedef struct fill_arrays {
     int32_t *out_rows;
     int32_t *out_slot;
     int32_t *seq_slot;
-    int32_t *slots;
+    int32_t *slots[PGD_MAX_GROUPS];
+    int32_t n_groups;
 } fill_arrays;
 
 static fill_arrays arrays_of(pgd_dev_batch *b) {
     const pgd_batch *v = pgd_dev_batch_view(b);
-    return (fill_arrays){
+    fill_arrays a = {
         .token_ids = pgd_dev_batch_array(b, v->token_ids),
         .positions = pgd_dev_batch_array(b, v->positions),
         .q_start = pgd_dev_batch_array(b, v->q_start),
@@ -71,8 +72,12 @@ static fill_arrays arrays_of(pgd_dev_batch *b) {
         .out_rows = pgd_dev_batch_array(b, v->out_rows),
         .out_slot = pgd_dev_batch_array(b, v->out_slot),
         .seq_slot = pgd_dev_batch_array(b, v->seq_slot),
-        .slots = pgd_dev_batch_array(b, v->slots[0]),
+        .n_groups = v->n_groups,
     };
+    for (int32_t g = 0; g < v->n_groups; g++) {
+        a.slots[g] = pgd_dev_batch_array(b, v->slots[g]);
+    }
+    return a;
 }
 
 static void fill_tokens(const pgd_step_row *row, int32_t first, int32_t block_size,
@@ -82,8 +87,14 @@ static void fill_tokens(const pgd_step_row *row, int32_t first, int32_t block_si
         int32_t position = row->start + i;
         a->token_ids[first + i] = seq->tokens[position];
         a->positions[first + i] = position;
-        a->slots[first + i] =
-            seq->blocks[position / block_size] * block_size + position % block_size;
+    }
+    for (int32_t g = 0; g < a->n_groups; g++) {
+        const int32_t *table = seq->blocks + (size_t)g * (size_t)seq->cap_blocks;
+        for (int32_t i = 0; i < row->n_tokens; i++) {
+            int32_t position = row->start + i;
+            a->slots[g][first + i] =
+                table[position / block_size] * block_size + position % block_size;
+        }
     }
 }
 
@@ -94,12 +105,14 @@ static void send_mask(pgd_dev_batch *b, const pgd_seq *seq) {
     }
 }
 
-static void send_blocks(pgd_dev_batch *b, pgd_seq *seq) {
-    int32_t n = seq->n_blocks - seq->n_blocks_sent;
-    if (n > 0) {
-        pgd_dev_batch_blocks(b, seq->slot, seq->n_blocks_sent, seq->blocks + seq->n_blocks_sent, n);
-        seq->n_blocks_sent = seq->n_blocks;
+static void send_blocks(pgd_dev_batch *b, pgd_seq *seq, int32_t n_groups) {
+    const int32_t first = seq->n_blocks_sent;
+    const int32_t n = seq->n_blocks - first;
+    for (int32_t g = 0; g < n_groups && n > 0; g++) {
+        const int32_t *table = seq->blocks + (size_t)g * (size_t)seq->cap_blocks;
+        pgd_dev_batch_blocks(b, g, seq->slot, first, table + first, n);
     }
+    seq->n_blocks_sent = seq->n_blocks;
 }
 
 // Rows whose prompt token behind them is scored; no slot hears of them.
@@ -123,7 +136,7 @@ void pgd_engine_fill(pgd_engine *e) {
         fill_tokens(row, first, e->limits.block_size, &a);
         fill_scored(row, first, &a);
         send_mask(e->batch, row->seq);
-        send_blocks(e->batch, row->seq);
+        send_blocks(e->batch, row->seq, a.n_groups);
         first += row->n_tokens;
         if (row->out >= 0) {
             a.out_rows[row->out] = first - 1;

@@ -43,6 +43,7 @@ typedef struct engine_limits {
     int32_t no_reserve_full_prompt;
     int32_t policy; // PGD_SCHED_...
     double watermark;
+    pgd_model_groups groups;
 } engine_limits;
 
 struct pgd_engine {
@@ -59,6 +60,9 @@ struct pgd_engine {
     engine_limits limits;
     pgd_model_needs needs;
     pgd_engine_work work;
+    pgd_dev_store store; // of packed weights; folder NULL: none
+    char store_folder[4096];
+    uint64_t store_least; // bytes of weights below which nothing is kept
     uint64_t parameters;
     uint64_t total_bytes; // of the device
     uint64_t free_bytes;
@@ -161,6 +165,8 @@ pgd_status pgd_engine_copy_options(const pgd_engine_options *options,
 pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) PGD_MUST_USE;
+// store.c: where packed weights are kept.
+pgd_status pgd_engine_open_store(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 // choose.c: the plan on the device that was named, or on the best one that takes it.
 pgd_status pgd_engine_choose(pgd_engine *e, const pgd_engine_options *o,
                              const pgd_load_plan *plan) PGD_MUST_USE;
@@ -171,6 +177,7 @@ pgd_status pgd_engine_plan(pgd_engine *e, const pgd_engine_options *o,
                            const pgd_load_plan *plan) PGD_MUST_USE;
 pgd_model_desc pgd_engine_model_desc(const pgd_engine *e, const pgd_load_plan *plan);
 pgd_dev_batch_desc pgd_engine_batch_desc(const pgd_engine *e);
+pgd_kv_cache_config pgd_engine_cache_config(const pgd_engine *e);
 // fill.c: sequences that have got a slot: their masks and counts to the device. Before fill.
 pgd_status pgd_engine_arrive(pgd_engine *e) PGD_MUST_USE;
 // fill.c: the step into the batch's arrays.

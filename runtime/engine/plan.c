@@ -97,6 +97,7 @@ static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     if (o->num_blocks != 0) {
         PGD_TRY(check_range("num-blocks", o->num_blocks, 2, MAX_BLOCKS));
     }
+    pgd_model_group_layers(e->config, l->max_model_len, &l->groups);
     PGD_TRY(read_policy(o->scheduling_policy, &l->policy));
     return read_kv_dtype(o->kv_cache_dtype, &l->kv_dtype);
 }
@@ -131,9 +132,11 @@ pgd_model_desc pgd_engine_model_desc(const pgd_engine *e, const pgd_load_plan *p
         .max_out = e->limits.max_num_seqs + e->limits.max_scored,
         .max_logprobs = e->limits.max_logprobs,
         .max_model_len = e->limits.max_model_len,
+        .groups = e->limits.groups,
         .block_tokens = e->limits.block_size,
         .kv_dtype = e->limits.kv_dtype,
         .keep_logits = e->limits.keep_logits,
+        .store = e->store.folder != NULL && plan->weight_bytes >= e->store_least ? &e->store : NULL,
     };
 }
 
@@ -148,10 +151,25 @@ pgd_dev_batch_desc pgd_engine_batch_desc(const pgd_engine *e) {
         .cap_seqs = l->max_num_seqs,
         .cap_kv = l->max_model_len,
         .cap_blocks = blocks_of(l->max_model_len, l->block_size),
+        .n_groups = l->groups.n,
         .cap_out = l->max_num_seqs + l->max_scored,
         .cap_bias = l->max_num_seqs * PGD_SAMPLE_ROW_BIAS,
         .vocab = e->config->vocab,
     };
+}
+
+pgd_kv_cache_config pgd_engine_cache_config(const pgd_engine *e) {
+    const engine_limits *l = &e->limits;
+    pgd_kv_cache_config c = {
+        .num_blocks = l->num_blocks,
+        .block_size = l->block_size,
+        .n_groups = l->groups.n,
+        .no_prefix_caching = l->no_prefix_caching,
+        .max_num_batched_tokens = l->max_num_batched_tokens,
+        .max_model_len = l->max_model_len,
+    };
+    memcpy(c.windows, l->groups.windows, (size_t)l->groups.n * sizeof(c.windows[0]));
+    return c;
 }
 
 static pgd_status refuse(const pgd_engine *e, uint64_t budget, uint64_t fixed, uint64_t kv) {
@@ -162,6 +180,21 @@ static pgd_status refuse(const pgd_engine *e, uint64_t budget, uint64_t fixed, u
                     (unsigned long long)e->needs.activation_bytes,
                     (unsigned long long)e->needs.scratch_bytes, (unsigned long long)kv,
                     (unsigned long long)(fixed + kv), (unsigned long long)budget);
+}
+
+// The longest sequence, at most `most`, that so many blocks hold.
+static int32_t longest_in(const pgd_kv_cache_config *cache, int64_t n_blocks, int32_t most) {
+    int32_t low = 0;
+    int32_t high = most;
+    while (low < high) {
+        int32_t middle = high - (high - low) / 2;
+        if (pgd_kv_cache_would_need(cache, middle) <= n_blocks) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
 }
 
 // Blocks and length: what fits, what is useful, what was asked for.
@@ -179,20 +212,22 @@ static pgd_status settle_kv(pgd_engine *e, const pgd_engine_options *o, uint64_t
                         "num-blocks is %d (%llu bytes a block); 2 to %llu fit into the memory left",
                         o->num_blocks, (unsigned long long)block, (unsigned long long)fit);
     }
+    const pgd_kv_cache_config cache = pgd_engine_cache_config(e);
     if (o->num_blocks == 0) {
-        uint64_t useful =
-            (uint64_t)l->max_num_seqs * (uint64_t)blocks_of(l->max_model_len, l->block_size) + 1;
+        uint64_t useful = (uint64_t)l->max_num_seqs *
+                              (uint64_t)pgd_kv_cache_would_need(&cache, l->max_model_len) +
+                          1;
         uint64_t n = fit < useful ? fit : useful;
         l->num_blocks = n < MAX_BLOCKS ? (int32_t)n : MAX_BLOCKS;
     }
-    int64_t longest = (int64_t)(l->num_blocks - 1) * l->block_size;
+    int32_t longest = longest_in(&cache, l->num_blocks - 1, l->max_model_len);
     if (longest < l->max_model_len) {
         if (o->max_model_len != 0) {
             return pgd_fail(PGD_OUT_OF_RANGE,
-                            "max-model-len is %d; with %d blocks of %d tokens 2 to %lld is allowed",
-                            l->max_model_len, l->num_blocks, l->block_size, (long long)longest);
+                            "max-model-len is %d; with %d blocks of %d tokens 2 to %d is allowed",
+                            l->max_model_len, l->num_blocks, l->block_size, longest);
         }
-        l->max_model_len = (int32_t)longest;
+        l->max_model_len = longest;
         return check_range("max-model-len (clipped to the KV cache)", l->max_model_len, 2,
                            e->config->max_position);
     }

@@ -55,7 +55,7 @@ static pgd_status set_tokens(engine_choice *c, const pgd_text_ids *ids, int32_t 
     seq->cap_tokens = max_tokens > l->max_model_len - n ? l->max_model_len : n + max_tokens;
     seq->cap_blocks = (seq->cap_tokens + l->block_size - 1) / l->block_size;
     seq->tokens = pgd_mem_alloc((size_t)seq->cap_tokens, sizeof(int32_t));
-    seq->blocks = pgd_mem_alloc((size_t)seq->cap_blocks, sizeof(int32_t));
+    seq->blocks = pgd_mem_alloc((size_t)l->groups.n * (size_t)seq->cap_blocks, sizeof(int32_t));
     if (!l->no_prefix_caching) {
         seq->hashes = pgd_mem_alloc((size_t)seq->cap_blocks, sizeof(*seq->hashes));
     }

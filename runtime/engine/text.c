@@ -1,7 +1,7 @@
 // Text without a request: chat prompts, token ids, the model's own sampling values. [any] all of
 // it: what it reads of the engine never changes. See <pagoda/pagoda.h>.
-#include "engine/inner.h"
 #include "engine/text.h"
+#include "engine/inner.h"
 
 #include <string.h>
 

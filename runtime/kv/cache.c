@@ -124,6 +124,15 @@ int64_t pgd_kv_cache_needed(const pgd_kv_cache *c, int32_t n_tokens) {
     return needed;
 }
 
+int64_t pgd_kv_cache_would_need(const pgd_kv_cache_config *config, int32_t n_tokens) {
+    pgd_kv_cache c = {.block_size = config->block_size};
+    if (check_config(config) != PGD_OK) {
+        return 0;
+    }
+    set_groups(&c, config);
+    return pgd_kv_cache_needed(&c, n_tokens);
+}
+
 // ---- hits --------------------------------------------------------------------------------------
 
 // Block i of seq in a group, 0 = not cached.

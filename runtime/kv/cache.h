@@ -41,6 +41,9 @@ int32_t pgd_kv_cache_shares(const pgd_kv_cache *c);
 // Most blocks n_tokens can come to hold at once, over all groups.
 int64_t pgd_kv_cache_needed(const pgd_kv_cache *c, int32_t n_tokens);
 
+// [any] The same of a cache that is not made yet; 0 if the config would be refused.
+int64_t pgd_kv_cache_would_need(const pgd_kv_cache_config *config, int32_t n_tokens);
+
 // Looks up the known tokens of a sequence without blocks; at least one token is left to compute.
 // Returns the tokens hit (whole blocks) and writes their blocks into the table, untouched: nothing
 // is held until pgd_kv_cache_admit.

@@ -25,7 +25,7 @@ pgd_status pgd_load_fields_wrong(const pgd_load_fields *f, const char *key, cons
     pgd_str text = pgd_text_view(&shown);
     pgd_status status =
         pgd_fail(PGD_INVALID, "%s: \"%s%s\" is %.*s%s; %s is needed", f->file, f->group, key,
-                 PGD_LOAD_SHOW(text), text.len > PGD_LOAD_SHOWN ? "..." : "", needed);
+                 PGD_LOAD_SHOW(text), text.len > PGD_STR_SHOWN ? "..." : "", needed);
     pgd_text_free(&shown);
     return status;
 }

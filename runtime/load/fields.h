@@ -32,8 +32,6 @@ pgd_status pgd_load_fields_wrong(const pgd_load_fields *f, const char *key, cons
                                  const char *needed);
 
 // Longest piece of foreign text that goes into a sentence, for %.*s.
-#define PGD_LOAD_SHOWN 100
-#define PGD_LOAD_SHOW(s) \
-    (int)((s).len < PGD_LOAD_SHOWN ? (s).len : PGD_LOAD_SHOWN), ((s).ptr != NULL ? (s).ptr : "")
+#define PGD_LOAD_SHOW(s) PGD_STR_SHOW(s)
 
 #endif

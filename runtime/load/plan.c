@@ -386,6 +386,10 @@ void pgd_load_plan_give(const pgd_load_plan *plan, const pgd_load_matrix *matrix
     }
 }
 
+pgd_status pgd_load_plan_identity(const pgd_load_plan *plan, pgd_text *t) {
+    return pgd_load_weights_identity(plan->inner->weights, t);
+}
+
 // ---- walking without weights -------------------------------------------------------------------
 
 static pgd_status visit_parts(const pgd_load_config *c, int32_t layer, const char *const *parts,

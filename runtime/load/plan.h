@@ -78,6 +78,9 @@ void pgd_load_plan_destroy(pgd_load_plan *plan); // NULL is fine
 void pgd_load_plan_take(const pgd_load_plan *plan, const pgd_load_matrix *matrix);
 void pgd_load_plan_give(const pgd_load_plan *plan, const pgd_load_matrix *matrix);
 
+// pgd_load_weights_identity of the weights behind the plan.
+pgd_status pgd_load_plan_identity(const pgd_load_plan *plan, pgd_text *t) PGD_MUST_USE;
+
 // Calls fn for each tensor a model of this configuration stores: [n, k], or [n] with k 0.
 // Ends with the first failure of fn and returns it.
 typedef pgd_status (*pgd_load_plan_visit)(void *arg, const char *name, int64_t n, int64_t k);

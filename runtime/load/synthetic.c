@@ -364,6 +364,19 @@ const pgd_load_tensor *pgd_load_synthetic_get(const pgd_load_synthetic *s, uint3
     return i < s->n ? &s->tensors[i].tensor : NULL;
 }
 
+// NUMBERS is raised with each change of how numbers are made.
+#define NUMBERS 1
+pgd_status pgd_load_synthetic_identity(const pgd_load_synthetic *s, pgd_text *t) {
+    PGD_TRY(pgd_text_format(t, "synthetic %d %llu %s\n", NUMBERS, (unsigned long long)s->seed,
+                            pgd_dtype_name(s->dtype)));
+    for (uint32_t i = 0; i < s->n; i++) {
+        const synthetic_tensor *x = &s->tensors[i];
+        PGD_TRY(pgd_text_format(t, "%s %lld %lld\n", x->name, (long long)x->tensor.shape[0],
+                                (long long)x->tensor.shape[1]));
+    }
+    return PGD_OK;
+}
+
 static const synthetic_tensor *find(const pgd_load_synthetic *s, const void *ptr) {
     for (uint32_t i = 0; i < s->n; i++) {
         if (s->tensors[i].tensor.ptr == ptr) {

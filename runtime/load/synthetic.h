@@ -28,6 +28,8 @@ pgd_status pgd_load_synthetic_create(const char *name, pgd_load_synthetic **out)
 void pgd_load_synthetic_destroy(pgd_load_synthetic *s); // NULL is fine
 uint32_t pgd_load_synthetic_count(const pgd_load_synthetic *s);
 const pgd_load_tensor *pgd_load_synthetic_get(const pgd_load_synthetic *s, uint32_t i);
+// Adds text that tells its numbers from those of every other synthetic model.
+pgd_status pgd_load_synthetic_identity(const pgd_load_synthetic *s, pgd_text *t) PGD_MUST_USE;
 // The tensor that begins at ptr; nothing if none does.
 void pgd_load_synthetic_fill(pgd_load_synthetic *s, const void *ptr);
 void pgd_load_synthetic_drop(pgd_load_synthetic *s, const void *ptr);

@@ -9,12 +9,14 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "load/fields.h"
 #include "load/folder.h"
 #include "load/safetensors.h"
 #include "load/shards.h"
 #include "load/synthetic.h"
+#include "os/identity.h"
 #include "os/memory.h"
 
 #define INDEX_NAME  "model.safetensors.index.json"
@@ -22,6 +24,7 @@
 
 typedef struct weight_file {
     char *path;
+    pgd_os_identity id; // before it was mapped
     pgd_os_map map;
     pgd_load_safetensors parsed;
 } weight_file;
@@ -37,6 +40,9 @@ struct pgd_load_weights {
 
 static pgd_status open_file(const char *folder, pgd_str name, weight_file *f) {
     PGD_TRY(pgd_load_folder_join(folder, name, &f->path));
+    if (pgd_os_identify(f->path, &f->id) != PGD_OK) {
+        f->id = (pgd_os_identity){0}; // mapping says what is wrong
+    }
     PGD_TRY(pgd_load_folder_map(f->path, 0, &f->map));
     return pgd_load_safetensors_parse(f->map.ptr, f->map.bytes, f->path, &f->parsed);
 }
@@ -223,6 +229,31 @@ const pgd_load_tensor *pgd_load_weights_get(const pgd_load_weights *w, uint32_t 
 
 uint64_t pgd_load_weights_bytes(const pgd_load_weights *w) {
     return w->bytes;
+}
+
+// The header names every tensor, its shape, dtype and place.
+static pgd_status add_file(const weight_file *f, pgd_text *t) {
+    pgd_os_identity id;
+    pgd_status status = pgd_os_identify(f->path, &id);
+    if (status != PGD_OK || id.bytes != f->id.bytes || id.inode != f->id.inode ||
+        id.modified_ns != f->id.modified_ns || id.changed_ns != f->id.changed_ns) {
+        return pgd_fail(PGD_PRECONDITION, "%s changed while it was read", f->path);
+    }
+    pgd_hash header = pgd_hash_of(f->map.ptr, (size_t)(f->map.bytes - f->parsed.data_bytes));
+    return pgd_text_format(t, "file %llu %llu %lld %lld %016llx%016llx\n",
+                           (unsigned long long)id.bytes, (unsigned long long)id.inode,
+                           (long long)id.modified_ns, (long long)id.changed_ns,
+                           (unsigned long long)header.high, (unsigned long long)header.low);
+}
+
+pgd_status pgd_load_weights_identity(const pgd_load_weights *w, pgd_text *t) {
+    if (w->synthetic != NULL) {
+        return pgd_load_synthetic_identity(w->synthetic, t);
+    }
+    for (uint32_t i = 0; i < w->n_files; i++) {
+        PGD_TRY(add_file(&w->files[i], t));
+    }
+    return PGD_OK;
 }
 
 void pgd_load_weights_take(const pgd_load_weights *w, const void *ptr) {

@@ -39,6 +39,11 @@ uint32_t pgd_load_weights_count(const pgd_load_weights *w);
 const pgd_load_tensor *pgd_load_weights_get(const pgd_load_weights *w, uint32_t i); // NULL = none
 uint64_t pgd_load_weights_bytes(const pgd_load_weights *w); // of all tensors
 
+// Adds text that tells these numbers from all others without reading them: for each file its inode,
+// size, times and header; for a synthetic model its seed, dtype and tensors.
+//   fails  PRECONDITION when a file is no longer the one that was opened
+pgd_status pgd_load_weights_identity(const pgd_load_weights *w, pgd_text *t) PGD_MUST_USE;
+
 // The numbers of the tensor that begins at ptr are needed, or no longer. A synthetic model makes
 // and drops them; of files give drops the pages from this process. One thread.
 void pgd_load_weights_take(const pgd_load_weights *w, const void *ptr);

@@ -36,13 +36,13 @@ pgd_status pgd_model_shell(const pgd_model_desc *desc, const pgd_batch *batch, p
     return PGD_OK;
 }
 
-static pgd_status make_buffer(const pgd_model *m, int32_t use, uint64_t bytes, uint64_t align,
-                              pgd_buffer **out) {
+pgd_status pgd_model_buffer(const pgd_model *m, int32_t use, uint64_t bytes, uint64_t align,
+                            pgd_buffer **out) {
     const pgd_buffer_desc desc = {.size = sizeof(desc), .use = use, .bytes = bytes, .align = align};
     return m->d->memory->create(m->d, &desc, out);
 }
 
-static pgd_status wait_all(const pgd_model *m, pgd_queue *q) {
+pgd_status pgd_model_wait(const pgd_model *m, pgd_queue *q) {
     uint64_t value = 0;
     PGD_TRY(m->d->queue->signal(m->d, q, &value));
     return m->d->queue->host_wait(m->d, q, value, PGD_WAIT_FOREVER);
@@ -54,7 +54,7 @@ static pgd_status send(const pgd_model *m, pgd_queue *q, pgd_buffer *to, const v
     const pgd_copy copy = {
         .dst = to, .src_offset = (uint64_t)(uintptr_t)from, .bytes = bytes, .rows = 1};
     PGD_TRY(m->d->queue->copy(m->d, q, &copy, 1));
-    return wait_all(m, q);
+    return pgd_model_wait(m, q);
 }
 
 static pgd_status prepare_weight(pgd_model *m, pgd_queue *q, const pgd_load_matrix *matrix,
@@ -64,30 +64,25 @@ static pgd_status prepare_weight(pgd_model *m, pgd_queue *q, const pgd_load_matr
     PGD_TRY(m->d->weight->plan(m->d, &desc, &plan));
     pgd_buffer *scratch = NULL;
     if (plan.bytes > 0) {
-        PGD_TRY(make_buffer(m, PGD_USE_WEIGHTS, plan.bytes, plan.align, &out->buffer));
+        PGD_TRY(pgd_model_buffer(m, PGD_USE_WEIGHTS, plan.bytes, plan.align, &out->buffer));
     }
     if (plan.scratch > 0) {
-        PGD_TRY(make_buffer(m, PGD_USE_GENERAL, plan.scratch, plan.align, &scratch));
+        PGD_TRY(pgd_model_buffer(m, PGD_USE_GENERAL, plan.scratch, plan.align, &scratch));
     }
     const pgd_range dst = {.buffer = out->buffer, .bytes = plan.bytes};
     const pgd_range room = {.buffer = scratch, .bytes = plan.scratch};
     pgd_load_plan_take(m->desc.plan, matrix);
     pgd_status status = m->d->weight->prepare(m->d, q, &desc, &dst, &room, &out->handle);
     if (status == PGD_OK) {
-        status = wait_all(m, q);
+        status = pgd_model_wait(m, q);
     }
     pgd_load_plan_give(m->desc.plan, matrix);
     m->d->memory->destroy(m->d, scratch);
     return status;
 }
 
-static pgd_status prepare_weights(pgd_model *m, pgd_queue *q) {
+static pgd_status prepare_each(pgd_model *m, pgd_queue *q) {
     const pgd_load_plan *plan = m->desc.plan;
-    m->weights = pgd_mem_alloc(plan->n_matrices, sizeof(*m->weights));
-    if (m->weights == NULL) {
-        return PGD_MEM_FAIL("the weights' handles", plan->n_matrices * sizeof(*m->weights));
-    }
-    m->n_weights = (int32_t)plan->n_matrices;
     uint64_t done = 0;
     for (uint32_t i = 0; i < plan->n_matrices; i++) {
         const pgd_load_matrix *matrix = &plan->matrices[i];
@@ -101,13 +96,33 @@ static pgd_status prepare_weights(pgd_model *m, pgd_queue *q) {
     return PGD_OK;
 }
 
+static pgd_status prepare_weights(pgd_model *m, pgd_queue *q) {
+    const pgd_load_plan *plan = m->desc.plan;
+    pgd_model_packed packed = {0};
+    m->weights = pgd_mem_alloc(plan->n_matrices, sizeof(*m->weights));
+    if (m->weights == NULL) {
+        return PGD_MEM_FAIL("the weights' handles", plan->n_matrices * sizeof(*m->weights));
+    }
+    m->n_weights = (int32_t)plan->n_matrices;
+    pgd_model_packed_open(m, &packed);
+    pgd_status status = PGD_OK;
+    if (!pgd_model_packed_find(m, &packed, q)) {
+        status = prepare_each(m, q);
+        if (status == PGD_OK) {
+            pgd_model_packed_keep(m, &packed, q);
+        }
+    }
+    pgd_model_packed_close(&packed);
+    return status;
+}
+
 static pgd_status make_vectors(pgd_model *m, pgd_queue *q) {
     uint64_t bytes = pgd_model_vector_bytes(m);
     unsigned char *host = pgd_mem_alloc(1, bytes);
     if (host == NULL) {
         return PGD_MEM_FAIL("the norm weights", bytes);
     }
-    pgd_status status = make_buffer(m, PGD_USE_WEIGHTS, bytes, 0, &m->vectors);
+    pgd_status status = pgd_model_buffer(m, PGD_USE_WEIGHTS, bytes, 0, &m->vectors);
     for (uint32_t i = 0; status == PGD_OK && i < m->desc.plan->n_vectors; i++) {
         const pgd_load_vector *v = &m->desc.plan->vectors[i];
         pgd_tensor t = pgd_model_vector(m, v->kind, v->layer);
@@ -128,7 +143,7 @@ static pgd_status make_table(pgd_model *m, pgd_queue *q) {
     }
     pgd_status status = pgd_load_rope_table(m->desc.config, m->desc.max_model_len, host);
     if (status == PGD_OK) {
-        status = make_buffer(m, PGD_USE_GENERAL, bytes, 0, &m->table);
+        status = pgd_model_buffer(m, PGD_USE_GENERAL, bytes, 0, &m->table);
     }
     if (status == PGD_OK) {
         status = send(m, q, m->table, host, bytes);
@@ -142,7 +157,7 @@ static pgd_status make_activations(pgd_model *m) {
     for (int32_t i = 0; i < PGD_MODEL_N_ACTIVATIONS; i++) {
         pgd_tensor *t = &m->activations[i];
         uint64_t bytes = (uint64_t)t->shape[0] * (uint64_t)t->shape[1] * pgd_dtype_bytes(t->dtype);
-        PGD_TRY(make_buffer(m, PGD_USE_GENERAL, bytes, 0, &t->buffer));
+        PGD_TRY(pgd_model_buffer(m, PGD_USE_GENERAL, bytes, 0, &t->buffer));
     }
     return PGD_OK;
 }
@@ -176,13 +191,15 @@ pgd_status pgd_model_bind(pgd_model *m, int32_t n_blocks) {
                         n_blocks, (unsigned long long)plan.block_bytes);
     }
     if (bytes > 0) {
-        PGD_TRY(pgd_fail_note(make_buffer(m, PGD_USE_KV, bytes, plan.align, &m->kv_memory),
+        PGD_TRY(pgd_fail_note(pgd_model_buffer(m, PGD_USE_KV, bytes, plan.align, &m->kv_memory),
                               "making the KV cache of %llu bytes", (unsigned long long)bytes));
     }
     const pgd_range mem = {.buffer = m->kv_memory, .bytes = bytes};
     PGD_TRY(m->d->kv->bind(m->d, &m->kv_desc, &plan, &mem, n_blocks, &m->kv));
     m->kv_bytes = bytes;
-    m->attn_plan.kv = m->kv;
+    for (int32_t g = 0; g < m->desc.groups.n; g++) {
+        m->attn_plans[g].kv = m->kv;
+    }
     for (int32_t i = 0; i < m->n_layers; i++) {
         m->layers[i].qkv.kv = m->kv;
         m->layers[i].attn.kv = m->kv;
@@ -214,6 +231,8 @@ void pgd_model_destroy(pgd_model *m) {
         }
         m->d->memory->destroy(m->d, m->weights[i].buffer);
     }
+    m->d->memory->destroy(m->d, m->packed_buffer);
+    pgd_dev_blob_close(&m->packed);
     pgd_mem_free(m->weights);
     pgd_mem_free(m->layers);
     pgd_mem_free(m);

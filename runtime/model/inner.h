@@ -53,6 +53,8 @@ struct pgd_model {
     int32_t act_dtype;
     int32_t residual_dtype;
     pgd_model_weight *weights; // in the order of the plan's matrices
+    pgd_dev_blob packed;       // of the store; weights lie in it while packed_buffer is there
+    pgd_buffer *packed_buffer;
     pgd_tensor activations[PGD_MODEL_N_ACTIVATIONS];
     pgd_buffer *vectors; // norm weights and biases, f32, one after the other
     pgd_buffer *table;   // rope
@@ -62,7 +64,7 @@ struct pgd_model {
     pgd_kv_desc kv_desc;
     uint64_t kv_bytes;
     pgd_embed_args embed;
-    pgd_attn_args attn_plan;
+    pgd_attn_args attn_plans[PGD_MAX_GROUPS]; // of each group, the args of its first layer
     pgd_model_layer *layers;
     pgd_gather_rows_args gather;
     pgd_head_sample_args head;
@@ -78,6 +80,29 @@ pgd_status pgd_model_shell(const pgd_model_desc *desc, const pgd_batch *batch,
 pgd_status pgd_model_llama_args(pgd_model *m) PGD_MUST_USE;
 // Calls the operations of a step in order; n_out 0 skips the head.
 pgd_status pgd_model_llama_run(const pgd_model *m, const pgd_exec *x, int32_t n_out) PGD_MUST_USE;
+
+// groups.c: which group a layer is in, and its number there.
+int32_t pgd_model_group_of(const pgd_model *m, int32_t layer, int32_t *out_index);
+// create.c
+pgd_status pgd_model_buffer(const pgd_model *m, int32_t use, uint64_t bytes, uint64_t align,
+                            pgd_buffer **out) PGD_MUST_USE;
+pgd_status pgd_model_wait(const pgd_model *m, pgd_queue *q) PGD_MUST_USE;
+
+// packed.c: weights as they lie on the device, from the store and into it. Nothing that fails here
+// keeps a model from loading: find then finds nothing, keep keeps nothing, the log says why.
+typedef struct pgd_model_packed {
+    const pgd_dev_store *store; // NULL: not used for this model
+    pgd_hash key;
+    uint64_t *sizes; // [n_weights]
+} pgd_model_packed;
+
+// The key: what the numbers are and how this device lays them out.
+void pgd_model_packed_open(pgd_model *m, pgd_model_packed *p);
+// 1 when all weights were found and adopted.
+int32_t pgd_model_packed_find(pgd_model *m, const pgd_model_packed *p, pgd_queue *q);
+// Writes the weights that were prepared.
+void pgd_model_packed_keep(pgd_model *m, const pgd_model_packed *p, pgd_queue *q);
+void pgd_model_packed_close(pgd_model_packed *p);
 
 // memory.c
 pgd_weight_desc pgd_model_weight_desc(const pgd_model *m, const pgd_load_matrix *matrix);

@@ -23,6 +23,8 @@ static pgd_tensor view(pgd_tensor t, int64_t first_column, int64_t heads, int64_
 
 static void qkv_args(pgd_model *m, int32_t layer, pgd_qkv_rope_write_args *a) {
     const pgd_load_config *c = m->desc.config;
+    int32_t place = 0;
+    const int32_t group = pgd_model_group_of(m, layer, &place);
     pgd_tensor qkv = m->activations[PGD_MODEL_qkv];
     int64_t hd = c->head_dim;
     *a = (pgd_qkv_rope_write_args){
@@ -31,7 +33,8 @@ static void qkv_args(pgd_model *m, int32_t layer, pgd_qkv_rope_write_args *a) {
         .batch = m->batch,
         .w = pgd_model_handle(m, PGD_LOAD_W_QKV, layer),
         .kv = m->kv,
-        .layer = layer,
+        .layer = place,
+        .group = group,
         .x = m->activations[PGD_MODEL_residual],
         .norm_w = pgd_model_vector(m, PGD_LOAD_V_INPUT_NORM, layer),
         .normed = m->activations[PGD_MODEL_normed],
@@ -57,7 +60,8 @@ static void attn_args(pgd_model *m, int32_t layer, const pgd_qkv_rope_write_args
         .rows = PGD_ROWS_TOKENS,
         .batch = m->batch,
         .kv = m->kv,
-        .layer = layer,
+        .layer = qkv->layer,
+        .group = qkv->group,
         .q = qkv->q,
         .out = view(m->activations[PGD_MODEL_attn], 0, c->n_heads, c->head_dim),
         .scale = (float)(1.0 / sqrt((double)c->head_dim)),
@@ -152,7 +156,9 @@ pgd_status pgd_model_llama_args(pgd_model *m) {
         gemm_add_args(m, PGD_LOAD_W_DOWN, PGD_LOAD_V_DOWN_BIAS, i, m->activations[PGD_MODEL_act],
                       &layer->down);
     }
-    m->attn_plan = m->layers[0].attn;
+    for (int32_t i = m->n_layers - 1; i >= 0; i--) {
+        m->attn_plans[m->layers[i].attn.group] = m->layers[i].attn;
+    }
     ends_args(m);
     return PGD_OK;
 }
@@ -160,7 +166,9 @@ pgd_status pgd_model_llama_args(pgd_model *m) {
 pgd_status pgd_model_llama_run(const pgd_model *m, const pgd_exec *x, int32_t n_out) {
     const pgd_ops *op = x->dev->ops;
     PGD_TRY(op->embed(x, &m->embed));
-    PGD_TRY(op->attn_plan(x, &m->attn_plan));
+    for (int32_t g = 0; g < m->desc.groups.n; g++) {
+        PGD_TRY(op->attn_plan(x, &m->attn_plans[g]));
+    }
     for (int32_t i = 0; i < m->n_layers; i++) {
         const pgd_model_layer *layer = &m->layers[i];
         PGD_TRY(op->qkv_rope_write(x, &layer->qkv));

@@ -107,7 +107,7 @@ void pgd_model_kv_desc(pgd_model *m) {
     m->kv_desc = (pgd_kv_desc){
         .size = sizeof(pgd_kv_desc),
         .kind = PGD_KV_ATTENTION,
-        .layers = c->n_layers,
+        .layers = m->desc.groups.layers,
         .heads = c->n_kv_heads,
         .k_dim = c->head_dim,
         .v_dim = c->head_dim,

@@ -13,10 +13,29 @@
 
 #include "dev/batch.h"
 #include "dev/dev.h"
+#include "dev/store.h"
 #include "load/config.h"
 #include "load/plan.h"
 
 typedef struct pgd_model pgd_model;
+
+// Layers of one kind of attention in groups of about the same size; each group has its own block
+// tables over one pool, and layer i of every group the same place in a block.
+//
+//   full     layers 0 3 6          group 0
+//   window   layers 1 2 4 5 7 8 9  groups 1, 2, 3 (of 3, 2 and 2 layers)
+typedef struct pgd_model_groups {
+    int32_t n;
+    int32_t layers;  // of the largest group
+    int32_t longest; // windows of so many tokens and more count as none
+    int32_t reserved0;
+    int32_t windows[PGD_MAX_GROUPS]; // tokens a row of the group sees, itself included; 0 = all
+    int32_t n_layers[PGD_MAX_GROUPS];
+} pgd_model_groups;
+
+// Source: vLLM's hybrid KV cache document.
+void pgd_model_group_layers(const pgd_load_config *config, int32_t max_model_len,
+                            pgd_model_groups *out);
 
 typedef struct pgd_model_desc {
     pgd_dev *dev;
@@ -27,11 +46,13 @@ typedef struct pgd_model_desc {
     int32_t max_out;       // output rows of a step
     int32_t max_logprobs;  // likeliest tokens an output row can list
     int32_t max_model_len; // positions of the rope table
+    pgd_model_groups groups;
     int32_t block_tokens;
     int32_t kv_dtype;    // 0 = the device's own
     int32_t keep_logits; // 1: logits are always written
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total); // may be NULL
     void *progress_arg;
+    const pgd_dev_store *store; // where packed weights are kept; NULL = nowhere. Read in create.
 } pgd_model_desc;
 
 typedef struct pgd_model_needs {

@@ -37,7 +37,7 @@ static void ask(query_list *list, int32_t op, const void *args, const pgd_weight
 pgd_status pgd_model_queries(const pgd_model *m, pgd_query **out, pgd_weight_desc **out_descs,
                              uint32_t *out_n) {
     const pgd_load_plan *plan = m->desc.plan;
-    uint32_t n = 4 + 5 * (uint32_t)m->n_layers;
+    uint32_t n = 3 + (uint32_t)m->desc.groups.n + 5 * (uint32_t)m->n_layers;
     query_list list = {.m = m, .items = pgd_mem_alloc(n, sizeof(pgd_query))};
     pgd_weight_desc *descs = pgd_mem_alloc(plan->n_matrices, sizeof(*descs));
     if (list.items == NULL || descs == NULL) {
@@ -49,7 +49,9 @@ pgd_status pgd_model_queries(const pgd_model *m, pgd_query **out, pgd_weight_des
         descs[i] = pgd_model_weight_desc(m, &plan->matrices[i]);
     }
     ask(&list, PGD_OP_embed, &m->embed, desc_of(m, descs, PGD_LOAD_W_EMBED, -1), 0);
-    ask(&list, PGD_OP_attn_plan, &m->attn_plan, NULL, 1);
+    for (int32_t g = 0; g < m->desc.groups.n; g++) {
+        ask(&list, PGD_OP_attn_plan, &m->attn_plans[g], NULL, 1);
+    }
     for (int32_t i = 0; i < m->n_layers; i++) {
         const pgd_model_layer *l = &m->layers[i];
         ask(&list, PGD_OP_qkv_rope_write, &l->qkv, desc_of(m, descs, PGD_LOAD_W_QKV, i), 1);
@@ -139,7 +141,7 @@ static pgd_batch caps_of(const pgd_model_desc *desc) {
         .cap_slots = desc->max_seqs,
         .cap_q = desc->max_tokens,
         .cap_kv = desc->max_model_len,
-        .n_groups = 1,
+        .n_groups = desc->groups.n,
         .n_axes = 1,
         .sampling_stride = sizeof(pgd_sampling),
     };

@@ -33,6 +33,23 @@ uint32_t pgd_os_cpu_count(void) {
     return n > 0 ? n : 1;
 }
 
+uint64_t pgd_os_cpu_hz(void) {
+    static const char key[] = "cpu MHz";
+    char line[256];
+    uint64_t hz = 0;
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    while (f != NULL && hz == 0 && fgets(line, sizeof(line), f) != NULL) {
+        const char *value = strchr(line, ':');
+        if (strncmp(line, key, sizeof(key) - 1) == 0 && value != NULL) {
+            hz = strtoull(value + 1, NULL, 10) * 1000000;
+        }
+    }
+    if (f != NULL) {
+        (void)fclose(f);
+    }
+    return hz;
+}
+
 // A line of /proc/meminfo ("MemTotal:  1024 kB") in bytes; 0 if there is none.
 static uint64_t read_meminfo(const char *key) {
     char line[256];

@@ -227,7 +227,7 @@ static void over(pgd_serve_call *call) {
 static void on_gone(void *arg) {
     pgd_serve_call *call = arg;
     call->server->metrics.clients_left++;
-    pgd_serve_count(call->server, 499);
+    pgd_serve_answered(call->server, call->x, 499, call);
     over(call);
     cancel_all(call);
     let_go(call);
@@ -246,8 +246,8 @@ static void fail(pgd_serve_call *call) {
         pgd_text_format(&call->out, "\n\n") == PGD_OK) {
         pgd_serve_exchange_send(x, pgd_text_view(&call->out));
     }
+    pgd_serve_answered(call->server, x, call->error.status, call);
     over(call);
-    pgd_serve_count(call->server, call->error.status);
     pgd_serve_exchange_end(x);
 }
 
@@ -433,7 +433,8 @@ static void finish(pgd_serve_call *call) {
             return;
         }
         over(call);
-        pgd_serve_reply_json(call->server, x, 200, pgd_text_view(&call->out));
+        pgd_serve_answered(call->server, x, 200, call);
+        pgd_serve_exchange_reply(x, 200, "application/json", pgd_text_view(&call->out));
         return;
     }
     if (call->body.include_usage) {
@@ -442,8 +443,8 @@ static void finish(pgd_serve_call *call) {
     if (status == PGD_OK && pgd_text_format(&call->out, "data: [DONE]\n\n") == PGD_OK) {
         pgd_serve_exchange_send(x, pgd_text_view(&call->out));
     }
+    pgd_serve_answered(call->server, x, 200, call);
     over(call);
-    pgd_serve_count(call->server, 200);
     pgd_serve_exchange_end(x);
 }
 
@@ -455,7 +456,7 @@ static void send_out(pgd_serve_call *call) {
     call->last_ns = pgd_clock_ns();
     if (pgd_serve_exchange_pending(x) > MAX_PENDING_BYTES) {
         call->server->metrics.slow_readers++;
-        pgd_serve_count(call->server, 499);
+        pgd_serve_answered(call->server, x, 499, call);
         over(call);
         cancel_all(call);
         pgd_serve_exchange_cut(x);

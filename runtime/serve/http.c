@@ -55,6 +55,7 @@ struct pgd_serve_exchange {
     void (*on_gone)(void *arg);
     void *arg;
     const char *path;
+    char id[132];
     uint64_t start_ns;
     int32_t kept;
     int32_t started;
@@ -406,6 +407,15 @@ void pgd_serve_exchange_keep(pgd_serve_exchange *x, void (*on_gone)(void *arg), 
     x->kept = 1;
     evhttp_connection_set_closecb(x->connection, on_closed, x);
     watch(x);
+}
+
+void pgd_serve_exchange_set_id(pgd_serve_exchange *x, const char *id) {
+    evutil_snprintf(x->id, sizeof(x->id), "%s", id);
+    pgd_serve_exchange_add(x, "X-Request-Id", x->id);
+}
+
+const char *pgd_serve_exchange_id(const pgd_serve_exchange *x) {
+    return x->id;
 }
 
 void pgd_serve_exchange_add(pgd_serve_exchange *x, const char *name, const char *value) {

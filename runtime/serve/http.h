@@ -72,6 +72,9 @@ uint64_t pgd_serve_exchange_start_ns(const pgd_serve_exchange *x);
 // Keeps the exchange beyond the handler. on_gone is called once if its client leaves first; the
 // exchange is then freed when it returns.
 void pgd_serve_exchange_keep(pgd_serve_exchange *x, void (*on_gone)(void *arg), void *arg);
+// The id of the exchange, at most 128 bytes: kept, and a header of the answer.
+void pgd_serve_exchange_set_id(pgd_serve_exchange *x, const char *id);
+const char *pgd_serve_exchange_id(const pgd_serve_exchange *x);
 // Adds a header to the answer; before reply or start. Values with line breaks are left out.
 void pgd_serve_exchange_add(pgd_serve_exchange *x, const char *name, const char *value);
 // The whole answer; the exchange is freed.

@@ -125,7 +125,7 @@ void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x) {
         reply(s, x, status, &t);
         return;
     }
-    pgd_serve_count(s, 200);
+    pgd_serve_answered(s, x, 200, NULL);
     pgd_serve_exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", pgd_text_view(&t));
     pgd_text_free(&t);
 }

@@ -161,8 +161,9 @@ pgd_status pgd_serve_add_answer(pgd_serve_call *call, pgd_text *out) PGD_MUST_US
 void pgd_serve_route(void *server, pgd_serve_exchange *x);
 void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_serve_error *e);
 void pgd_serve_reply_json(pgd_server *s, pgd_serve_exchange *x, int32_t status, pgd_str body);
-// Writes a request id and counts the answer.
-void pgd_serve_count(pgd_server *s, int32_t status);
+// log.c: counts an answer about to be given and writes its line. call NULL: not one of the model.
+void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t status,
+                        const pgd_serve_call *call);
 // info.c: models, version, metrics ... ; tokens.c: tokenize, detokenize.
 void pgd_serve_get_models(pgd_server *s, pgd_serve_exchange *x, const char *id);
 void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x);

@@ -19,14 +19,8 @@ typedef struct route {
 
 // ---- answers -----------------------------------------------------------------------------------
 
-void pgd_serve_count(pgd_server *s, int32_t status) {
-    if (status >= PGD_SERVE_STATUS_MIN && status <= PGD_SERVE_STATUS_MAX) {
-        s->metrics.answered[status - PGD_SERVE_STATUS_MIN]++;
-    }
-}
-
 void pgd_serve_reply_json(pgd_server *s, pgd_serve_exchange *x, int32_t status, pgd_str body) {
-    pgd_serve_count(s, status);
+    pgd_serve_answered(s, x, status, NULL);
     pgd_serve_exchange_reply(x, status, JSON_TYPE, body);
 }
 
@@ -50,7 +44,7 @@ void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_serve
 // ---- small routes ------------------------------------------------------------------------------
 
 static void reply_text(pgd_server *s, pgd_serve_exchange *x, int32_t status, const char *text) {
-    pgd_serve_count(s, status);
+    pgd_serve_answered(s, x, status, NULL);
     pgd_serve_exchange_reply(x, status, "text/plain; charset=utf-8", pgd_str_of(text));
 }
 
@@ -158,13 +152,13 @@ static void add_request_id(pgd_server *s, pgd_serve_exchange *x) {
         n++;
     }
     if (given != NULL && n > 0 && n <= 128 && given[n] == '\0') {
-        pgd_serve_exchange_add(x, "X-Request-Id", given);
+        pgd_serve_exchange_set_id(x, given);
         return;
     }
     char id[40];
     uint64_t state = s->salt ^ 0x5DEECE66Du ^ s->n_ids++;
     (void)snprintf(id, sizeof(id), "req-%016llx", (unsigned long long)pgd_rng_next(&state));
-    pgd_serve_exchange_add(x, "X-Request-Id", id);
+    pgd_serve_exchange_set_id(x, id);
 }
 
 static int32_t check_key(const pgd_server *s, pgd_serve_exchange *x, pgd_serve_error *e) {
@@ -209,7 +203,7 @@ static int32_t serve_page(pgd_server *s, pgd_serve_exchange *x, const char *path
     pgd_serve_exchange_add(x, "X-Content-Type-Options", "nosniff");
     pgd_serve_exchange_add(x, "Referrer-Policy", "no-referrer");
     pgd_serve_exchange_add(x, "Cache-Control", "no-cache");
-    pgd_serve_count(s, 200);
+    pgd_serve_answered(s, x, 200, NULL);
     pgd_serve_exchange_reply(x, 200, type, (pgd_str){file, len});
     return 1;
 }
@@ -234,7 +228,7 @@ static void dispatch(pgd_server *s, pgd_serve_exchange *x, pgd_serve_error *e) {
     int32_t known = 0;
     const route *r = find_route(path, method, &known);
     if (r == NULL && method == PGD_SERVE_OPTIONS && s->o.n_origins > 0) {
-        pgd_serve_count(s, 204);
+        pgd_serve_answered(s, x, 204, NULL);
         pgd_serve_exchange_reply(x, 204, "text/plain", (pgd_str){"", 0});
         return;
     }

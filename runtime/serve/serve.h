@@ -34,8 +34,11 @@ typedef struct pgd_serve_options {
     uint64_t max_body_bytes;     // 0 = 32 MiB
     int32_t keep_alive_s;        // of streams: a comment in so many seconds of silence; 0 = 30
     int32_t shutdown_timeout_s;  // time for running requests behind the first signal
-    int32_t log_requests;        // a line for each answer
+    int32_t log_json;            // 1: JSON lines
     int32_t reserved0;
+    // [any] A line for each answer, with its newline; NULL = none.
+    void (*log)(void *arg, int32_t status, pgd_str line);
+    void *log_arg;
 } pgd_serve_options;
 
 typedef struct pgd_server pgd_server;

@@ -52,8 +52,7 @@ static pgd_status add_merge(pgd_text_bpe *b, const pgd_json *merge, uint32_t ran
         return pgd_fail(PGD_INVALID,
                         "tokenizer.json: merge %u ('%.*s' and '%.*s') has a token that is not in "
                         "the vocabulary",
-                        rank, (int)(left.len < 80 ? left.len : 80), left.ptr,
-                        (int)(right.len < 80 ? right.len : 80), right.ptr);
+                        rank, PGD_STR_SHOW(left), PGD_STR_SHOW(right));
     }
     uint32_t i = pgd_text_bpe_slot(b, (uint32_t)l, (uint32_t)r);
     while (b->merges[i].left != UINT32_MAX &&
@@ -136,7 +135,7 @@ static pgd_status read_options(pgd_text_bpe *b, const pgd_json *json) {
         if (b->unk < 0) {
             return pgd_fail(PGD_INVALID,
                             "tokenizer.json: unk_token '%.*s' is not in the vocabulary",
-                            (int)(unk.len < 100 ? unk.len : 100), unk.ptr);
+                            PGD_STR_SHOW(unk));
         }
     }
     return PGD_OK;

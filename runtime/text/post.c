@@ -63,7 +63,7 @@ static pgd_status read_template(pgd_text_post *p, const pgd_json *json, int32_t 
         if (!pgd_json_is(ids, PGD_JSON_ARRAY)) {
             status =
                 pgd_fail(PGD_INVALID, "tokenizer.json: TemplateProcessing has no ids for '%.*s'",
-                         (int)(name.len < 100 ? name.len : 100), name.ptr ? name.ptr : "");
+                         PGD_STR_SHOW(name));
         }
         for (uint32_t k = 0; status == PGD_OK && k < ids->n; k++) {
             status = add_id(&made, &ids->items[k], n_ids);

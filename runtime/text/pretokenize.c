@@ -285,7 +285,7 @@ static pgd_status read_behavior(const pgd_json *json, behavior_kind *out) {
     return pgd_fail(PGD_INVALID,
                     "tokenizer.json: pre-tokenizer behavior '%.*s'; allowed are Removed, Isolated, "
                     "MergedWithPrevious, MergedWithNext and Contiguous",
-                    (int)(name.len < 100 ? name.len : 100), name.ptr != NULL ? name.ptr : "");
+                    PGD_STR_SHOW(name));
 }
 
 static pgd_status read_split(pgd_text_pretokenizer *p, const pgd_json *json) {
@@ -342,7 +342,7 @@ static pgd_status read_metaspace(pgd_text_pretokenizer *p, const pgd_json *json)
         return pgd_fail(PGD_INVALID,
                         "tokenizer.json: Metaspace prepend_scheme '%.*s'; allowed are "
                         "always, first and never",
-                        (int)(scheme.len < 100 ? scheme.len : 100), scheme.ptr);
+                        PGD_STR_SHOW(scheme));
     }
     if (pgd_text_flag(json, "split", 1)) {
         PGD_TRY(add_step(p, split, find_regex, &s));

@@ -346,6 +346,121 @@ static void open_tails_are_recognised(void **state) {
     assert_int_equal(pgd_text_class(0x10FFFF), 0);
 }
 
+// ---- questions and odd tokens ------------------------------------------------------------------
+
+static void questions_have_answers_for_any_id(void **state) {
+    (void)state;
+    pgd_text_tokenizer *t = NULL;
+    assert_int_equal(
+        pgd_text_tokenizer_parse(
+            PGD_STR("{\"added_tokens\":[{\"id\":9,\"content\":\"</s>\",\"special\":true}]," MODEL
+                    "}"),
+            PGD_STR("{\"eos_token\":{\"content\":\"</s>\"},\"bos_token\":\"none\","
+                    "\"add_eos_token\":true,\"add_bos_token\":true}"),
+            &t),
+        PGD_OK);
+    assert_int_equal(pgd_text_eos(t), 9);
+    assert_int_equal(pgd_text_bos(t), -1);
+    assert_int_equal(pgd_text_vocab_size(t), 10);
+    assert_int_equal(pgd_text_token_is_special(t, 9), 1);
+    assert_int_equal(pgd_text_token_is_special(t, 2), 0);
+    assert_int_equal(pgd_text_token_is_special(t, -1), 0);
+    assert_int_equal(pgd_text_token_is_special(t, 10), 0);
+    assert_int_equal(pgd_text_token_content(t, -1).len, 0);
+    assert_int_equal(pgd_text_token_content(t, 10).len, 0);
+    assert_int_equal(pgd_text_token_content(t, 7).len, 0);
+    assert_true(pgd_str_is(pgd_text_token_content(t, 2), "ab"));
+    assert_int_equal(pgd_text_token_id(t, PGD_STR("ab")), 2);
+    assert_int_equal(pgd_text_token_id(t, PGD_STR("ba")), -1);
+    pgd_text_ids ids = {0};
+    assert_int_equal(pgd_text_encode(t, PGD_STR("ab"), PGD_TEXT_ADD_SPECIAL, &ids), PGD_OK);
+    assert_int_equal(ids.n, 2); // the end that tokenizer_config.json asks for
+    assert_int_equal(ids.ids[1], 9);
+    static const int32_t odd[] = {-1, 2, 10, 7, INT32_MAX, 0};
+    pgd_text out = {0};
+    assert_int_equal(pgd_text_decode(t, odd, 6, 0, &out), PGD_OK);
+    assert_string_equal(out.ptr, "ab a");
+    pgd_text_free(&out);
+    pgd_text_ids_free(&ids);
+    pgd_text_tokenizer_close(t);
+    assert_int_equal(pgd_text_tokenizer_parse(PGD_STR("{" MODEL "}"), PGD_STR("{"), &t),
+                     PGD_INVALID);
+    assert_null(t);
+}
+
+// What counts as a byte token; hexadecimal digits of either case, and "+" as the library has it.
+static void byte_tokens_are_recognised(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"decoder\":{\"type\":\"ByteFallback\"},\"model\":{\"type\":\"BPE\",\"vocab\":{"
+        "\"<0x4a>\":0,\"<0x4B>\":1,\"<0x+9>\":2,\"<0xG1>\":3,\"<0x1G>\":4,\"<0x41)\":5,"
+        "\"(0x41>\":6,\"<0x411>\":7,\"<0x:1>\":8,\"<0x/1>\":9,\"<0x1`>\":10,\"<0xFF>\":11},"
+        "\"merges\":[]}}";
+    static const char *const want[] = {"J",      "K",      "\t",     "<0xG1>",
+                                       "<0x1G>", "<0x41)", "(0x41>", "<0x411>",
+                                       "<0x:1>", "<0x/1>", "<0x1`>", "\xEF\xBF\xBD"};
+    pgd_text_tokenizer *t = NULL;
+    assert_int_equal(pgd_text_tokenizer_parse(PGD_STR(json), (pgd_str){0}, &t), PGD_OK);
+    for (int32_t id = 0; id < 12; id++) {
+        pgd_text out = {0};
+        assert_int_equal(pgd_text_decode(t, &id, 1, 0, &out), PGD_OK);
+        assert_string_equal(out.ptr, want[id]);
+        pgd_text_free(&out);
+    }
+    pgd_text_tokenizer_close(t);
+}
+
+static void expect_normalized(const char *type, const char *in, const char *want) {
+    pgd_text json = {0};
+    pgd_json_doc *doc = NULL;
+    pgd_text_normalizer *n = NULL;
+    pgd_text_work w = {.text = pgd_str_of(in)};
+    assert_int_equal(pgd_text_format(&json, "{%s}", type), PGD_OK);
+    assert_int_equal(pgd_json_parse(pgd_text_view(&json), "test", 0, &doc), PGD_OK);
+    assert_int_equal(pgd_text_normalizer_create(pgd_json_root(doc), &n), PGD_OK);
+    assert_int_equal(pgd_text_work_put(&w, 0, w.text.len, -1, 1), PGD_OK);
+    pgd_text_work_split_done(&w);
+    assert_int_equal(pgd_text_normalizer_run(n, &w), PGD_OK);
+    if (!pgd_str_is(w.text, want)) {
+        fail_msg("%s of '%s': '%.*s'", type, in, (int)w.text.len, w.text.ptr);
+    }
+    pgd_text_work_free(&w);
+    pgd_text_normalizer_destroy(n);
+    pgd_json_free(doc);
+    pgd_text_free(&json);
+}
+
+// Letters of two parts from scripts that the library's normal forms do not know: each stays as it
+// is (said by the tokenizers package).
+static void young_scripts_pass_through(void **state) {
+    (void)state;
+    static const char *const inert[] = {
+        "\xF0\x90\x97\x92\xCC\x87",         // Todhri 105D2 0307, not 105C9
+        "\xF0\x90\x97\x89",                 // 105C9
+        "\xF0\x91\x8E\x84\xF0\x91\x8E\xBB", // Tulu-Tigalari 11384 113BB
+        "\xF0\x91\xA4\xB5\xF0\x91\xA4\xB0", // Dives Akuru 11935 11930
+        "\xF0\x91\xA4\xB8",                 // 11938
+        "\xF0\x96\x84\x9E\xF0\x96\x84\x9E", // Gurung Khema 1611E 1611E
+        "\xF0\x96\xB5\xA7\xF0\x96\xB5\xA7", // Kirat Rai 16D67 16D67
+        "\xE0\xA3\x93\xCC\x96",
+        "e\xE1\xAB\x81\xCC\x81x", // marks of Unicode 11 and 14
+        "\xF0\x96\xB6\x80\xF0\x90\x98\x80\xF0\x91\x90\x80\xF0\x91\xA5\xA0\xF0\x96\x85\x80",
+    };
+    for (size_t i = 0; i < sizeof(inert) / sizeof(inert[0]); i++) {
+        expect_normalized("\"type\":\"NFC\"", inert[i], inert[i]);
+        expect_normalized("\"type\":\"NFD\"", inert[i], inert[i]);
+    }
+    expect_normalized("\"type\":\"NFC\"", "e\xCC\x81", "\xC3\xA9");
+    expect_normalized("\"type\":\"NFD\"", "\xC3\xA9", "e\xCC\x81");
+    expect_normalized("\"type\":\"NFD\"", "a\xCC\x81\xCC\xA3", "a\xCC\xA3\xCC\x81");
+    expect_normalized("\"type\":\"Strip\"", " \t ", "");
+    expect_normalized("\"type\":\"Strip\"", " \xE3\x80\x80x y\n", "x y");
+    expect_normalized("\"type\":\"Strip\",\"strip_left\":false", " x ", " x");
+    expect_normalized("\"type\":\"Strip\",\"strip_right\":false", " x ", "x ");
+    expect_normalized("\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"c\"",
+                      "aabacabab", "acaccc");
+}
+
 // ---- failing allocations while texts grow ------------------------------------------------------
 
 static const char *const growing[] = {
@@ -418,6 +533,9 @@ int main(void) {
         cmocka_unit_test(patterns_mean_what_oniguruma_means),
         cmocka_unit_test(patterns_have_a_length),
         cmocka_unit_test(open_tails_are_recognised),
+        cmocka_unit_test(questions_have_answers_for_any_id),
+        cmocka_unit_test(byte_tokens_are_recognised),
+        cmocka_unit_test(young_scripts_pass_through),
         cmocka_unit_test(growing_buffers_fail_cleanly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,8 +159,7 @@ static pgd_status compile(pgd_text_regex *r, pgd_str pattern, const char *what) 
     } else if (r->code == NULL) {
         PCRE2_UCHAR reason[200] = {0};
         pcre2_get_error_message(code, reason, sizeof(reason));
-        status = pgd_fail(PGD_INVALID, "%s: bad pattern '%.*s': %s", what,
-                          (int)(pattern.len < 200 ? pattern.len : 200), pattern.ptr,
+        status = pgd_fail(PGD_INVALID, "%s: bad pattern '%.*s': %s", what, PGD_STR_SHOW(pattern),
                           (const char *)reason);
     } else {
         // Without JIT (not built in, no executable memory) the interpreter does the same work.

@@ -33,7 +33,7 @@ pgd_status pgd_text_refuse(const char *kind, const pgd_json *json, const char *k
                         known);
     }
     return pgd_fail(PGD_UNSUPPORTED, "tokenizer.json: %s %.*s is not supported; known are %s", kind,
-                    (int)(type.len < 100 ? type.len : 100), type.ptr, known);
+                    PGD_STR_SHOW(type), known);
 }
 
 // ---- vocabulary --------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ static pgd_status check_id(const pgd_json *value, pgd_str name, int32_t *out) {
     if (!pgd_json_to_i64(value, &id) || id < 0 || id >= MAX_ID) {
         return pgd_fail(PGD_INVALID,
                         "tokenizer.json: token '%.*s' has no id, or one outside 0 to %d",
-                        (int)(name.len < 100 ? name.len : 100), name.ptr, MAX_ID - 1);
+                        PGD_STR_SHOW(name), MAX_ID - 1);
     }
     *out = (int32_t)id;
     return PGD_OK;

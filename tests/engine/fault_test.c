@@ -229,6 +229,17 @@ static pgd_status attempt_chat(pgd_engine *engine) {
     return PGD_OK;
 }
 
+static pgd_status attempt_text(pgd_engine *engine) {
+    int32_t *ids = NULL;
+    int32_t n = 0;
+    char *text = NULL;
+    PGD_TRY(pgd_engine_encode(engine, "The little dog", 0, 0, &ids, &n));
+    pgd_status status = pgd_engine_decode(engine, ids, (size_t)n, 0, &text);
+    pgd_free(ids);
+    pgd_free(text);
+    return status;
+}
+
 static void fail_each_allocation(attempt call, uint64_t least) {
     pgd_engine *engine = open_engine();
     answers right;
@@ -268,6 +279,11 @@ static void test_each_allocation_of_a_chat_prompt(void **state) {
     fail_each_allocation(attempt_chat, 3);
 }
 
+static void test_each_allocation_of_token_ids(void **state) {
+    (void)state;
+    fail_each_allocation(attempt_text, 2);
+}
+
 // From submit to the end: whatever fails while a request runs ends that request alone.
 static void test_each_allocation_while_requests_run(void **state) {
     (void)state;
@@ -290,6 +306,10 @@ static void test_each_allocation_while_requests_run(void **state) {
         }
         pgd_mem_fail_nth(0);
         for (int32_t i = 0; i < 2; i++) {
+            const pgd_output o = output(r[i]);
+            for (int32_t k = 0; k < o.n_ids && o.n_logprobs >= 0; k++) {
+                assert_true(o.ranks[k] >= 1 && o.logprobs[4 * k] <= 0.0f); // a row a token
+            }
             if (strcmp(output(r[i]).finish_reason, "error") == 0) {
                 n_wrong++;
             } else {
@@ -361,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_each_call_of_the_device),
         cmocka_unit_test(test_each_allocation_of_a_request),
         cmocka_unit_test(test_each_allocation_of_a_chat_prompt),
+        cmocka_unit_test(test_each_allocation_of_token_ids),
         cmocka_unit_test(test_each_allocation_while_requests_run),
         cmocka_unit_test(test_each_allocation_with_a_thread),
     };

@@ -129,6 +129,61 @@ static void test_lower_priority_numbers_run_first(void **state) {
     pgd_engine_destroy(engine);
 }
 
+// ---- windows -----------------------------------------------------------------------------------
+
+#define WINDOW 8
+
+// Tokens of a long answer; out_blocks: the most blocks it held behind a step.
+static void run_long(const char *model, int32_t num_blocks, int32_t *ids, int32_t *out_blocks) {
+    pgd_engine_options o = options_of();
+    o.model = model;
+    o.num_blocks = num_blocks;
+    o.max_num_seqs = 1;
+    o.max_num_batched_tokens = 4;
+    pgd_engine *engine = open_engine(&o);
+    const pgd_request_desc d = {
+        .size = sizeof(d), .ids = prompt, .n_ids = N_PROMPT, .max_tokens = 50, .ignore_eos = 1};
+    pgd_request *request = NULL;
+    assert_int_equal(pgd_engine_submit(engine, &d, &request), PGD_OK);
+    *out_blocks = 0;
+    while (pgd_engine_busy(engine) > 0) {
+        pgd_engine_stats s = {.size = sizeof(s)};
+        assert_int_equal(pgd_engine_step(engine), PGD_OK);
+        pgd_engine_get_stats(engine, &s);
+        *out_blocks = s.blocks_used > *out_blocks ? s.blocks_used : *out_blocks;
+    }
+    const pgd_output out = run(engine, request);
+    assert_int_equal(out.n_ids, 50);
+    assert_int_equal(out.n_preempted, 0);
+    memcpy(ids, out.ids, 50 * sizeof(*ids));
+    pgd_engine_destroy(engine);
+}
+
+// Every layer slides: 61 tokens need 16 blocks of 4, the window never more than 4.
+static void test_blocks_that_left_the_window_are_given_back(void **state) {
+    (void)state;
+    int32_t ids[2][50];
+    int32_t n_blocks[2];
+    const char *model = PGD_TEST_SOURCE_DIR "/tests/golden/models/mistral-window";
+    run_long(model, 0, ids[0], &n_blocks[0]);
+    run_long(model, 5, ids[1], &n_blocks[1]); // the null block and four
+    assert_memory_equal(ids[0], ids[1], sizeof(ids[0]));
+    assert_in_range(n_blocks[0], WINDOW / BLOCK, 4);
+    assert_in_range(n_blocks[1], WINDOW / BLOCK, 4);
+}
+
+// One layer of two slides: one group of each kind over one pool.
+static void test_a_full_and_a_window_group(void **state) {
+    (void)state;
+    int32_t ids[2][50];
+    int32_t n_blocks[2];
+    const char *model = PGD_TEST_SOURCE_DIR "/tests/golden/models/qwen2-window";
+    run_long(model, 0, ids[0], &n_blocks[0]);
+    run_long(model, 21, ids[1], &n_blocks[1]); // 16 and 4
+    assert_memory_equal(ids[0], ids[1], sizeof(ids[0]));
+    assert_in_range(n_blocks[1], 16 + WINDOW / BLOCK, 20);
+}
+
 static void expect_create(pgd_engine_options o, pgd_status code, const char *word) {
     pgd_engine *engine = NULL;
     assert_int_equal(pgd_engine_create(&o, &engine), code);
@@ -149,6 +204,12 @@ static void test_wrong_values_are_named(void **state) {
     o.max_num_batched_tokens = 32;
     expect_create(o, PGD_OUT_OF_RANGE, "max_num_batched_tokens");
     o = options_of();
+    o.model = PGD_TEST_SOURCE_DIR "/tests/golden/models/qwen2-window";
+    o.num_blocks = 20;
+    o.max_num_seqs = 1;
+    o.max_num_batched_tokens = 4;
+    expect_create(o, PGD_OUT_OF_RANGE, "max-model-len is 64; with 20 blocks of 4 tokens 2 to 60");
+    o = options_of();
     pgd_engine *engine = open_engine(&o);
     pgd_request *request = NULL;
     const pgd_request_desc d = {
@@ -164,6 +225,8 @@ int main(void) {
         cmocka_unit_test(test_salts_keep_apart),
         cmocka_unit_test(test_it_can_be_off),
         cmocka_unit_test(test_lower_priority_numbers_run_first),
+        cmocka_unit_test(test_blocks_that_left_the_window_are_given_back),
+        cmocka_unit_test(test_a_full_and_a_window_group),
         cmocka_unit_test(test_wrong_values_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-// The steps of sampling against distributions from elsewhere (tools/golden/sampling.py, which writes
-// the file this reads):
+// The steps of sampling against distributions from elsewhere (tools/golden/sampling.py, which
+// writes the file this reads):
 //
 //   sampling_test tests/golden/sampling/cases.txt
 //

@@ -17,6 +17,11 @@ for file in bin/pagoda lib/libpagoda.so lib/pagoda/libpgd-cpu.so lib/pagoda/libp
 done
 [[ ! -e $prefix/lib/pagoda/libpgd-template.so ]] || fail "the template plugin is installed"
 no_trace "$prefix"
+
+# The library and the plugin for processors stay small: 3 MB stripped, which they are here.
+size=$(cat "$prefix/lib/libpagoda.so" "$prefix/lib/pagoda/libpgd-cpu.so" | wc -c)
+echo "libpagoda.so and libpgd-cpu.so: $size bytes, 3000000 allowed"
+((size < 3000000)) || fail "libpagoda.so and libpgd-cpu.so have $size bytes"
 runs "$prefix"
 
 # From the moved tree, with an environment that knows nothing of the build.

@@ -122,10 +122,11 @@ static void fill_mask(ops_fixture *f, uint32_t *row, uint64_t words) {
     uint64_t i;
     for (i = 0; i < words; i++) {
         uint64_t a = ops_next(&f->rng), b = ops_next(&f->rng);
-        row[i] = (uint32_t)(kind < 3   ? a & b & a >> 32
-                            : kind < 6 ? a
-                            : kind < 9 ? a | b
-                                       : kind < 11 ? UINT64_MAX : 0);
+        row[i] = (uint32_t)(kind < 3    ? a & b & a >> 32
+                            : kind < 6  ? a
+                            : kind < 9  ? a | b
+                            : kind < 11 ? UINT64_MAX
+                                        : 0);
     }
 }
 

@@ -3,10 +3,10 @@
 //
 //   sample_bench --plugin-dir DIR [--device URI] [--vocab N] [--rows N] [--threads N]
 //
-// peaked: a normal vocabulary with a dozen tokens far above it, as a trained model's rows are; flat:
-// standard normal logits, of which no token has more than a few thousandths. A call has `rows` rows
-// (default 1, one worker); rows of the same call have different logits. Each figure is the best of
-// 30 calls, in microseconds a row, so that a busy machine does not speak in it.
+// peaked: a normal vocabulary with a dozen tokens far above it, as a trained model's rows are;
+// flat: standard normal logits, of which no token has more than a few thousandths. A call has
+// `rows` rows (default 1, one worker) of different logits. Each figure is the best of 30 calls, in
+// microseconds a row, so that a busy machine does not speak in it.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

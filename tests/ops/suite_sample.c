@@ -149,8 +149,8 @@ typedef struct head_case {
 
 // 1 when the logits of such a row are promised.
 static int asks_more(const pgd_sampling *s) {
-    const int penalties = (s->repetition != 0 && s->repetition != 1) || s->presence != 0 ||
-                          s->frequency != 0;
+    const int penalties =
+        (s->repetition != 0 && s->repetition != 1) || s->presence != 0 || s->frequency != 0;
     if ((s->flags & PGD_SAMPLE_LOGPROBS) != 0) {
         return 1;
     }

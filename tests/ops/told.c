@@ -54,8 +54,8 @@ static void compare_logprobs(ops_fixture *f, const ops_tensor *t) {
     int64_t r, i;
     for (r = 0; r < h->shape[0]; r++) {
         for (i = 0; i < h->shape[1]; i++) {
-            double want = pgd_ref_load(PGD_F32, (const void *)(uintptr_t)h->offset,
-                                       r * h->stride[0] + i);
+            double want =
+                pgd_ref_load(PGD_F32, (const void *)(uintptr_t)h->offset, r * h->stride[0] + i);
             double have = pgd_ref_load(PGD_F32, got, r * h->stride[0] + i);
             if (want != have && !(isnan(want) && isnan(have)) &&
                 !(fabs(want - have) <= 0x1p-20 + 0x1p-22 * fabs(want))) {

@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 
@@ -31,6 +32,12 @@ class Server:
             self.process.wait(10)
             raise RuntimeError("".join(self.lines))
         self.port = int(self.url.rsplit(":", 1)[1])
+        self.reader = threading.Thread(target=self._read_lines)
+        self.reader.start()
+
+    def _read_lines(self):
+        for raw in self.process.stderr:
+            self.lines.append(raw.decode())
 
     def request(self, path, body=None, headers=None, method=None, timeout=60):
         """(status, headers, text)"""
@@ -74,6 +81,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal_number)
         code = self.process.wait(timeout)
+        self.reader.join(timeout)
         self.process.stderr.close()
         return code
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Distributions after every step of sampling, by the formulas of vLLM's V1 sampler.
 
-    sampling.py OUT.txt
+    sampling.py [OUT.txt]       (default: tests/golden/sampling/cases.txt)
 
 The order of the steps is vLLM's: log probabilities of the raw logits; allowed tokens (mask); logit
 bias; repetition, frequency and presence penalties; temperature; min_p; top_k; top_p over the sorted
@@ -18,6 +18,7 @@ One case is a line of each kind, in this order; floats are written by float.hex:
     logprobs V floats: of the raw logits
     probs V floats: after every step (one 1 for a greedy case)
 """
+import pathlib
 import sys
 
 import numpy as np
@@ -144,7 +145,9 @@ def write(out, c):
 
 
 def main():
-    with open(sys.argv[1], "w", encoding="ascii") as out:
+    root = pathlib.Path(__file__).resolve().parents[2]
+    path = sys.argv[1] if len(sys.argv) > 1 else root / "tests/golden/sampling/cases.txt"
+    with open(path, "w", encoding="ascii") as out:
         for number, (name, given) in enumerate(CASES):
             write(out, make(number, name, given))
 

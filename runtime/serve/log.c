@@ -1,0 +1,106 @@
+// A line for each answer, as text or JSON. Never what was asked or answered.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "serve/inner.h"
+
+#define DAY_MS INT64_C(86400000)
+
+// "2026-11-21T18:00:00.123Z". Days to a date: H. Hinnant, "chrono-compatible low-level date
+// algorithms", 2013.
+static void format_time(int64_t unix_ms, char out[96]) {
+    const int64_t days = unix_ms / DAY_MS + 719468;
+    const int64_t ms = unix_ms % DAY_MS;
+    const int64_t era = days / 146097;
+    const int64_t day_of_era = days - era * 146097;
+    const int64_t year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    const int64_t day_of_year =
+        day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    const int64_t shifted = (5 * day_of_year + 2) / 153;
+    const int64_t month = shifted < 10 ? shifted + 3 : shifted - 9;
+    (void)snprintf(out, 96, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ",
+                   (int)(year_of_era + era * 400 + (month <= 2)), (int)month,
+                   (int)(day_of_year - (153 * shifted + 2) / 5 + 1), (int)(ms / 3600000),
+                   (int)(ms / 60000 % 60), (int)(ms / 1000 % 60), (int)(ms % 1000));
+}
+
+// The trace id of a W3C traceparent header: 00-<32 hex>-<16 hex>-<2 hex>; empty if it is none.
+static pgd_str trace_of(const pgd_serve_exchange *x) {
+    const char *given = pgd_serve_exchange_header(x, "traceparent");
+    if (given == NULL || strlen(given) < 55 || given[2] != '-' || given[35] != '-' ||
+        strspn(given + 3, "0123456789abcdef") != 32) {
+        return (pgd_str){"", 0};
+    }
+    return (pgd_str){given + 3, 32};
+}
+
+static const char *method_name(const pgd_serve_exchange *x) {
+    static const char *const names[] = {"GET", "POST", "OPTIONS", "OTHER"};
+    return names[pgd_serve_exchange_method(x) & 3];
+}
+
+static pgd_status add_text(pgd_text *t, const pgd_serve_exchange *x, int32_t status, double ms,
+                           const pgd_serve_call *call, int32_t made) {
+    char time[96];
+    format_time(pgd_clock_unix_ms(), time);
+    PGD_TRY(pgd_text_format(t, "%s %d %s %s %.1f ms", time, status, method_name(x),
+                            pgd_serve_exchange_path(x), ms));
+    if (call != NULL) {
+        PGD_TRY(pgd_text_format(t, ", %d prompt tokens (%d cached), %d made", call->n_prompt_tokens,
+                                call->n_cached, made));
+    }
+    return pgd_text_format(t, ", %s %s\n", pgd_serve_exchange_peer(x), pgd_serve_exchange_id(x));
+}
+
+static pgd_status add_json(pgd_text *t, const pgd_serve_exchange *x, int32_t status, double ms,
+                           const pgd_serve_call *call, int32_t made) {
+    char time[96];
+    const pgd_str trace = trace_of(x);
+    format_time(pgd_clock_unix_ms(), time);
+    PGD_TRY(pgd_text_format(t,
+                            "{\"time\":\"%s\",\"level\":\"%s\",\"event\":\"request\","
+                            "\"status\":%d,\"method\":\"%s\",\"path\":",
+                            time, status >= 500 ? "error" : "info", status, method_name(x)));
+    PGD_TRY(pgd_json_add_str(t, pgd_str_of(pgd_serve_exchange_path(x))));
+    PGD_TRY(pgd_text_format(t, ",\"ms\":%.3f,\"client\":\"%s\",\"request_id\":", ms,
+                            pgd_serve_exchange_peer(x)));
+    PGD_TRY(pgd_json_add_str(t, pgd_str_of(pgd_serve_exchange_id(x))));
+    if (trace.len > 0) {
+        PGD_TRY(pgd_text_format(t, ",\"trace_id\":\"%.32s\"", trace.ptr));
+    }
+    if (call != NULL) {
+        PGD_TRY(pgd_text_format(t,
+                                ",\"id\":\"%s\",\"prompt_tokens\":%d,\"cached_tokens\":%d,"
+                                "\"completion_tokens\":%d,\"first_token_ms\":%.3f",
+                                call->id, call->n_prompt_tokens, call->n_cached, made,
+                                call->first_ns > 0 ? (double)(call->first_ns - call->start_ns) / 1e6
+                                                   : 0.0));
+    }
+    return pgd_text_add(t, "}\n", 2);
+}
+
+void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t status,
+                        const pgd_serve_call *call) {
+    if (status >= PGD_SERVE_STATUS_MIN && status <= PGD_SERVE_STATUS_MAX) {
+        s->metrics.answered[status - PGD_SERVE_STATUS_MIN]++;
+    }
+    if (s->o.log == NULL) {
+        return;
+    }
+    const double ms = (double)(pgd_clock_ns() - pgd_serve_exchange_start_ns(x)) / 1e6;
+    int32_t made = 0;
+    for (int32_t i = 0; call != NULL && call->choices != NULL && i < call->n_prompts * call->n;
+         i++) {
+        made += call->choices[i].n_output;
+    }
+    pgd_text line = {0};
+    const pgd_status added = s->o.log_json ? add_json(&line, x, status, ms, call, made)
+                                           : add_text(&line, x, status, ms, call, made);
+    if (added == PGD_OK) {
+        s->o.log(s->o.log_arg, status, pgd_text_view(&line));
+    }
+    pgd_text_free(&line);
+}
