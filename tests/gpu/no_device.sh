@@ -11,7 +11,7 @@ fi
 echo "$text"
 grep -q 'ocl' <<<"$text"
 explained=$("$1" devices --explain 2>&1)
-grep '^ocl' <<<"$explained" | grep -qE 'no device|not installed' || {
+grep -qE 'ocl: (there is no device|.*not installed)' <<<"$explained" || {
     echo "devices --explain does not say why: $explained"
     exit 1
 }
