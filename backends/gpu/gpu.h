@@ -186,6 +186,22 @@ pgd_status gpu_record_fill(const pgd_device *d, pgd_graph *g, const pgd_range *r
 
 // ---- the ops and the scratch they want ---------------------------------------------------------
 
+// A product with an optional norm in front, as the fused ops have it.
+typedef struct gpu_product {
+    int32_t rows;
+    float eps;
+    const pgd_batch *batch;
+    pgd_weight *w;
+    const pgd_tensor *x;
+    const pgd_tensor *norm_w; // rank 0: no norm
+    const pgd_tensor *normed;
+    const pgd_tensor *bias; // NULL: none
+    const pgd_tensor *y;
+} gpu_product;
+pgd_status gpu_run_product(const pgd_exec *x, const gpu_product *p) PGD_MUST_USE;
+// The norm alone.
+pgd_status gpu_run_front(const pgd_exec *x, const gpu_product *p) PGD_MUST_USE;
+
 // Bytes for x of a product as f32: 0 when it is taken as it lies.
 uint64_t gpu_product_scratch(const pgd_weight_desc *w, const pgd_tensor *x);
 uint64_t gpu_attn_scratch(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *batch);

@@ -78,6 +78,34 @@ pgd_status gpu_op_gemm_add(const pgd_exec *x, const pgd_gemm_add_args *a) {
     return gpu_op_gemm(x, a);
 }
 
+pgd_status gpu_run_front(const pgd_exec *x, const gpu_product *p) {
+    if (p->norm_w->rank == 0) {
+        return PGD_OK;
+    }
+    const pgd_rmsnorm_args norm = {.size = sizeof(norm),
+                                   .rows = p->rows,
+                                   .batch = p->batch,
+                                   .x = *p->x,
+                                   .w = *p->norm_w,
+                                   .out = *p->normed,
+                                   .eps = p->eps};
+    return gpu_op_rmsnorm(x, &norm);
+}
+
+pgd_status gpu_run_product(const pgd_exec *x, const gpu_product *p) {
+    pgd_gemm_args gemm = {.size = sizeof(gemm),
+                          .rows = p->rows,
+                          .batch = p->batch,
+                          .w = p->w,
+                          .x = p->norm_w->rank != 0 ? *p->normed : *p->x,
+                          .y = *p->y};
+    if (p->bias != NULL) {
+        gemm.bias = *p->bias;
+    }
+    PGD_TRY(gpu_run_front(x, p));
+    return gpu_op_gemm(x, &gemm);
+}
+
 // Both halves in one launch, without tmp.
 static pgd_status run_gated(const pgd_exec *x, const pgd_gate_up_args *a, const pgd_tensor *from) {
     gpu_op op;
@@ -98,21 +126,15 @@ static pgd_status run_gated(const pgd_exec *x, const pgd_gate_up_args *a, const 
 }
 
 pgd_status gpu_op_gate_up(const pgd_exec *x, const pgd_gate_up_args *a) {
-    const pgd_tensor *from = a->norm_w.rank != 0 ? &a->normed : &a->x;
-    const pgd_rmsnorm_args norm = {.size = sizeof(norm),
-                                   .rows = a->rows,
-                                   .batch = a->batch,
-                                   .x = a->x,
-                                   .w = a->norm_w,
-                                   .out = a->normed,
-                                   .eps = a->eps};
-    const pgd_gemm_args gemm = {.size = sizeof(gemm),
-                                .rows = a->rows,
-                                .batch = a->batch,
-                                .w = a->w,
-                                .x = *from,
-                                .y = a->tmp,
-                                .bias = a->bias};
+    const gpu_product product = {.rows = a->rows,
+                                 .eps = a->eps,
+                                 .batch = a->batch,
+                                 .w = a->w,
+                                 .x = &a->x,
+                                 .norm_w = &a->norm_w,
+                                 .normed = &a->normed,
+                                 .bias = &a->bias,
+                                 .y = &a->tmp};
     const pgd_act_mul_args act = {.size = sizeof(act),
                                   .rows = a->rows,
                                   .batch = a->batch,
@@ -121,12 +143,10 @@ pgd_status gpu_op_gate_up(const pgd_exec *x, const pgd_gate_up_args *a) {
                                   .act = a->act,
                                   .act_alpha = a->act_alpha,
                                   .act_limit = a->act_limit};
-    if (a->norm_w.rank != 0) {
-        PGD_TRY(gpu_op_rmsnorm(x, &norm));
-    }
     if (a->w->w.layout == K_LAYOUT_GATED) {
-        return run_gated(x, a, from);
+        PGD_TRY(gpu_run_front(x, &product));
+        return run_gated(x, a, a->norm_w.rank != 0 ? &a->normed : &a->x);
     }
-    PGD_TRY(gpu_op_gemm(x, &gemm));
+    PGD_TRY(gpu_run_product(x, &product));
     return gpu_op_act_mul(x, &act);
 }

@@ -201,20 +201,15 @@ pgd_status gpu_op_kv_write(const pgd_exec *x, const pgd_kv_write_args *a) {
 }
 
 pgd_status gpu_op_qkv_rope_write(const pgd_exec *x, const pgd_qkv_rope_write_args *a) {
-    const pgd_rmsnorm_args norm = {.size = sizeof(norm),
-                                   .rows = a->rows,
-                                   .batch = a->batch,
-                                   .x = a->x,
-                                   .w = a->norm_w,
-                                   .out = a->normed,
-                                   .eps = a->eps};
-    const pgd_gemm_args gemm = {.size = sizeof(gemm),
-                                .rows = a->rows,
-                                .batch = a->batch,
-                                .w = a->w,
-                                .x = a->norm_w.rank != 0 ? a->normed : a->x,
-                                .y = a->qkv,
-                                .bias = a->bias};
+    const gpu_product product = {.rows = a->rows,
+                                 .eps = a->eps,
+                                 .batch = a->batch,
+                                 .w = a->w,
+                                 .x = &a->x,
+                                 .norm_w = &a->norm_w,
+                                 .normed = &a->normed,
+                                 .bias = &a->bias,
+                                 .y = &a->qkv};
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->q.shape[0]);
     gpu_work w = gpu_work_of(&op, PGD_PORTABLE_heads, 1, 1);
@@ -243,10 +238,7 @@ pgd_status gpu_op_qkv_rope_write(const pgd_exec *x, const pgd_qkv_rope_write_arg
     bind_positions(&op, &p);
     bind_slots(&op, &p, a->group);
     PGD_TRY(op.code); // before the first launch
-    if (a->norm_w.rank != 0) {
-        PGD_TRY(gpu_op_rmsnorm(x, &norm));
-    }
-    PGD_TRY(gpu_op_gemm(x, &gemm));
+    PGD_TRY(gpu_run_product(x, &product));
     emit_heads(&op, &w, &p);
     return op.code;
 }

@@ -198,19 +198,14 @@ pgd_status gpu_op_sample(const pgd_exec *x, const pgd_sample_args *a) {
 }
 
 pgd_status gpu_op_head_sample(const pgd_exec *x, const pgd_head_sample_args *a) {
-    const pgd_rmsnorm_args norm = {.size = sizeof(norm),
-                                   .rows = a->rows,
-                                   .batch = a->batch,
-                                   .x = a->x,
-                                   .w = a->norm_w,
-                                   .out = a->normed,
-                                   .eps = a->eps};
-    const pgd_gemm_args gemm = {.size = sizeof(gemm),
-                                .rows = a->rows,
-                                .batch = a->batch,
-                                .w = a->w,
-                                .x = a->norm_w.rank != 0 ? a->normed : a->x,
-                                .y = a->logits};
+    const gpu_product product = {.rows = a->rows,
+                                 .eps = a->eps,
+                                 .batch = a->batch,
+                                 .w = a->w,
+                                 .x = &a->x,
+                                 .norm_w = &a->norm_w,
+                                 .normed = &a->normed,
+                                 .y = &a->logits};
     const pgd_sample_args draw = {.size = sizeof(draw),
                                   .rows = a->rows,
                                   .batch = a->batch,
@@ -224,9 +219,6 @@ pgd_status gpu_op_head_sample(const pgd_exec *x, const pgd_head_sample_args *a) 
     gpu_op_open(&op, x, a->batch, a->rows, a->logits.shape[0]);
     check_rows(&op, &draw);
     PGD_TRY(op.code); // before the first launch
-    if (a->norm_w.rank != 0) {
-        PGD_TRY(gpu_op_rmsnorm(x, &norm));
-    }
-    PGD_TRY(gpu_op_gemm(x, &gemm));
+    PGD_TRY(gpu_run_product(x, &product));
     return gpu_op_sample(x, &draw);
 }
