@@ -51,8 +51,8 @@ typedef struct pgd_cpu_score {
     float softcap; // 0 = off
 } pgd_cpu_score;
 
-// How tokens fall into bins: by their keys in [first, last], 2^shift of them a bin; or, with a scale,
-// by floor((x - low) * scale) in f32, x >= low, the last bin taking what is above.
+// How tokens fall into bins: by their keys in [first, last], 2^shift of them a bin; or, with a
+// scale, by floor((x - low) * scale) in f32, x >= low, the last bin taking what is above.
 typedef struct pgd_cpu_span {
     uint32_t first;
     uint32_t last;

@@ -180,7 +180,8 @@ class Commands(unittest.TestCase):
     """What works, works as said."""
 
     def test_run_json(self):
-        args = ["run", NANO, "-p", "Once upon a time", "-n", "12", "-t", "0", "--ignore-eos"]
+        args = ["run", NANO, "-p", "Once upon a time", "-n", "12", "-t", "0", "--ignore-eos",
+                "--device", "cpu"]
         status, out, err = pagoda(*args, "--json")
         self.assertEqual(status, 0, err)
         answer = json.loads(out)
