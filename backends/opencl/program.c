@@ -79,7 +79,7 @@ static void find_path(const pgd_host *host, const ocl_device *d, char *out) {
     if (snprintf(parent, sizeof(parent), "%s%s", folder, below) >= PATH_BYTES - 32) {
         return;
     }
-    if (below[1] == '.') {
+    if (below[0] != '\0' && below[1] == '.') {
         char cache[PATH_BYTES];
         snprintf(cache, sizeof(cache), "%.*s/.cache", PATH_BYTES - 16, folder);
         (void)mkdir(cache, 0700);
