@@ -32,6 +32,7 @@ bool cpu_library_open(const char *const *names, uint32_t n, const char *const *s
 
 static cpu_blas blas;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t calls_mutex = PTHREAD_MUTEX_INITIALIZER; // one call at a time
 
 static void open_blas(void) {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
@@ -59,6 +60,9 @@ static void open_blas(void) {
     for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++) {
         blas.is_wide = blas.is_wide || strcasecmp(get_core(), wide[i]) == 0;
     }
+    // Built for one thread and without locks it hands two callers the same scratch.
+    blas.is_safe =
+        strstr(config, "SINGLE_THREADED") == NULL || strstr(config, "USE_LOCKING") != NULL;
     blas.usable = true;
 }
 
@@ -95,7 +99,13 @@ bool cpu_blas_panel(const pgd_device *d, const pgd_weight *w, int64_t index, con
     }
     // A panel is a row-major matrix [k, 32].
     const void *panel = w->data + (uint64_t)index * w->panel_bytes;
+    if (!b->is_safe) {
+        pthread_mutex_lock(&calls_mutex);
+    }
     b->sgemm(CPU_BLAS_ROW_MAJOR, CPU_BLAS_PLAIN, CPU_BLAS_PLAIN, (int)m, PGD_CPU_PANEL,
              (int)w->desc.k, 1.0f, x, (int)ldx, panel, PGD_CPU_PANEL, 0.0f, acc, PGD_CPU_PANEL);
+    if (!b->is_safe) {
+        pthread_mutex_unlock(&calls_mutex);
+    }
     return true;
 }

@@ -26,6 +26,7 @@ bool cpu_library_open(const char *const *names, uint32_t n, const char *const *s
 typedef struct cpu_blas {
     bool usable;
     bool is_wide; // its kernels for this processor have vectors of 512 bits
+    bool is_safe; // several threads may call it at once
     char version[64];
     char reason[160]; // "" when usable
     // C [m, n] += alpha A B, as cblas_sgemm
