@@ -15,6 +15,8 @@ PROGRAM = BUILD / "bin" / "pagoda"
 
 
 class Server:
+    program = str(PROGRAM)
+
     def __init__(self, *flags, env=None):
         environment = {**os.environ, "PAGODA_PLUGIN_PATH": str(BUILD / "lib" / "pagoda"),
                        **(env or {})}

@@ -2,11 +2,9 @@
 import json
 import subprocess
 
-from conftest import PROGRAM
-
 
 def bench(server, *flags):
-    return subprocess.run([str(PROGRAM), "bench", "serve", "--base-url", server.url, *flags],
+    return subprocess.run([server.program, "bench", "serve", "--base-url", server.url, *flags],
                           capture_output=True, text=True, timeout=120, check=False)
 
 

@@ -2,6 +2,7 @@
 import json
 import pathlib
 import re
+import subprocess
 
 DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
 
@@ -19,9 +20,7 @@ def test_dashboard_and_alerts_name_real_metrics(server):
 
 
 def test_flags_and_routes_exist(server):
-    import subprocess
-    from conftest import PROGRAM
-    text = subprocess.run([str(PROGRAM), "serve", "--help"], capture_output=True, text=True,
+    text = subprocess.run([server.program, "serve", "--help"], capture_output=True, text=True,
                           check=True).stdout
     for name in ("pagoda.service", "Containerfile", "kubernetes.yaml"):
         content = (DEPLOY / name).read_text()
