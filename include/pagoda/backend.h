@@ -253,9 +253,11 @@ typedef struct pgd_weight_part {
     int64_t col_start;
     int64_t col_count;
     pgd_source data;
-    pgd_source scales; // absent for PGD_SCHEME_PLAIN
+    pgd_source scales; // only for PGD_SCHEME_INT8
     pgd_source zeros;
     pgd_source order;
+    int32_t scheme; // since 0.2, with PGD_SCHEME_PARTS in the desc; else 0
+    int32_t dtype;  // since 0.2, of a plain part with PGD_SCHEME_PARTS; else 0
 } pgd_weight_part;
 
 // W [n, k]: the parts' rows one under the other, y = W x.
@@ -316,6 +318,12 @@ typedef struct pgd_weight_table {
 // ---- kv: a family with kv_write and attn -------------------------------------------------------
 
 enum { PGD_KV_ATTENTION = 0 };
+enum {
+    PGD_KV_SCALE_NONE = 0,
+    // Since 0.2, for k_dtype and v_dtype PGD_I8: each head of each token has an f32 scale, the
+    // largest magnitude / 127, and elements round(x / scale), ties to even; all zero: scale 0.
+    PGD_KV_SCALE_TOKEN_HEAD = 1,
+};
 
 // The cache of one group of layers. Block ids are the host's; block 0 is the dump block.
 struct pgd_kv_desc {
@@ -327,7 +335,7 @@ struct pgd_kv_desc {
     int32_t v_dim;
     int32_t k_dtype;
     int32_t v_dtype;
-    int32_t scale_mode; // 0 = no scales
+    int32_t scale_mode; // PGD_KV_SCALE_...
     int32_t block_tokens;
     int32_t window; // tokens a row sees, itself included; 0 = all
     uint32_t flags;

@@ -22,9 +22,9 @@ extern "C" {
 #endif
 
 #define PGD_ABI_MAJOR 0
-#define PGD_ABI_MINOR 1
+#define PGD_ABI_MINOR 2
 // First 64 bits of the SHA-256 of the layout snapshot (tests/abi/layout.txt).
-#define PGD_ABI_HASH UINT64_C(0x75301da86f53fe5f)
+#define PGD_ABI_HASH UINT64_C(0xf8446a9031db6535)
 
 #define PGD_PLUGIN_ENTRY "pgd_plugin_v0"
 

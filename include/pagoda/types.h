@@ -21,11 +21,13 @@ extern "C" {
 #define PGD_MAX_GROUPS 8
 
 // X(NAME, number, bytes per element, name in files)
+// I8 since 0.2: elements of int8 weights and caches, beside their scales.
 #define PGD_DTYPE_LIST(X) \
     X(F32, 1, 4, "f32")   \
     X(BF16, 2, 2, "bf16") \
     X(F16, 3, 2, "f16")   \
-    X(I32, 4, 4, "i32")
+    X(I32, 4, 4, "i32")   \
+    X(I8, 5, 1, "int8")
 
 enum {
     PGD_DTYPE_NONE = 0,
@@ -56,10 +58,67 @@ static inline const char *pgd_dtype_name(int32_t dtype) {
     }
 }
 
-// How a weight is stored in its file. Schemes with scales append here.
+// How a weight is stored: blocks along the columns of a row-major matrix, rows one under the other,
+// the bytes of a block as GGUF v3 (ggml) defines them. Since 0.2.
+// X(NAME, number, elements per block, bytes per block, name in files)
+#define PGD_SCHEME_LIST(X)          \
+    X(Q8_0, 1, 32, 34, "q8_0")      \
+    X(Q4_0, 2, 32, 18, "q4_0")      \
+    X(Q4_1, 3, 32, 20, "q4_1")      \
+    X(Q5_0, 4, 32, 22, "q5_0")      \
+    X(Q5_1, 5, 32, 24, "q5_1")      \
+    X(Q2_K, 6, 256, 84, "q2_k")     \
+    X(Q3_K, 7, 256, 110, "q3_k")    \
+    X(Q4_K, 8, 256, 144, "q4_k")    \
+    X(Q5_K, 9, 256, 176, "q5_k")    \
+    X(Q6_K, 10, 256, 210, "q6_k")   \
+    X(IQ4_NL, 11, 32, 18, "iq4_nl") \
+    X(MXFP4, 12, 32, 17, "mxfp4")
+
 enum {
     PGD_SCHEME_PLAIN = 0, // elements of `dtype`, row-major
+#define PGD_SCHEME_ENUM(name, number, elements, bytes, text) PGD_SCHEME_##name = number,
+    PGD_SCHEME_LIST(PGD_SCHEME_ENUM)
+#undef PGD_SCHEME_ENUM
+        PGD_SCHEME_INT8 = 64, // elements of PGD_I8 row-major; `scales`: f32 [rows], w = q * scale
+    PGD_SCHEME_PARTS = 65,    // each part has a scheme (and, when plain, a dtype) of its own
 };
+
+// Elements of a block of a scheme made of blocks; 0 for any other number.
+static inline uint32_t pgd_scheme_elements(int32_t scheme) {
+    switch (scheme) {
+#define PGD_SCHEME_CASE(name, number, elements, bytes, text) \
+    case number: return elements;
+        PGD_SCHEME_LIST(PGD_SCHEME_CASE)
+#undef PGD_SCHEME_CASE
+    default: return 0;
+    }
+}
+
+// Bytes of a block of a scheme made of blocks; 0 for any other number.
+static inline uint32_t pgd_scheme_bytes(int32_t scheme) {
+    switch (scheme) {
+#define PGD_SCHEME_CASE(name, number, elements, bytes, text) \
+    case number: return bytes;
+        PGD_SCHEME_LIST(PGD_SCHEME_CASE)
+#undef PGD_SCHEME_CASE
+    default: return 0;
+    }
+}
+
+// Name of a scheme as users write it; "?" for a number that is no scheme.
+static inline const char *pgd_scheme_name(int32_t scheme) {
+    switch (scheme) {
+    case PGD_SCHEME_PLAIN: return "plain";
+    case PGD_SCHEME_INT8: return "int8";
+    case PGD_SCHEME_PARTS: return "mixed";
+#define PGD_SCHEME_CASE(name, number, elements, bytes, text) \
+    case number: return text;
+        PGD_SCHEME_LIST(PGD_SCHEME_CASE)
+#undef PGD_SCHEME_CASE
+    default: return "?";
+    }
+}
 
 // Handles: made by a backend, opaque to everybody else.
 typedef struct pgd_buffer pgd_buffer;
