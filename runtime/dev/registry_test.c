@@ -131,7 +131,7 @@ static void test_unusable(void **state) {
                    "version 7, this host has 0");
     check_unusable(START "\"role\":\"backend\",\"abi\":{\"major\":0,\"minor\":99,"
                          "\"min_host_minor\":99}}",
-                   "0.99 or later, this host has 0.1");
+                   "0.99 or later, this host has 0.2");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"aliases\":[5]}", "\"aliases\"");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"options\":[{}]}", "\"key\"");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"matches\":\"x\"}", "\"matches\"");

@@ -54,8 +54,8 @@ static void test_refused(void **state) {
     check_odd(1, PGD_INCOMPATIBLE, text); // the sentence names both hashes
     snprintf(text, sizeof(text), "%016llx", (unsigned long long)PGD_ABI_HASH ^ 1);
     check_odd(1, PGD_INCOMPATIBLE, text);
-    check_odd(2, PGD_INCOMPATIBLE, "needs a host of interface 0.8 or later, this host has 0.1");
-    check_odd(3, PGD_INCOMPATIBLE, "does not run on a host of interface 0.1");
+    check_odd(2, PGD_INCOMPATIBLE, "needs a host of interface 0.9 or later, this host has 0.2");
+    check_odd(3, PGD_INCOMPATIBLE, "does not run on a host of interface 0.2");
     check_odd(4, PGD_INVALID, "calls itself 'honest', but its manifest says 'odd'");
     check_odd(5, PGD_INVALID, "mandatory function queue.copy");
     check_odd(8, PGD_NOT_FOUND, "no driver was found");
