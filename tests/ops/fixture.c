@@ -50,6 +50,14 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
     f->d = pgd_dev_device(f->dev);
 }
 
+// Handles and memories go when the queue has passed them.
+static void drain(ops_fixture *f) {
+    uint64_t value = 0;
+    if (f->queue != NULL && f->d->queue->signal(f->d, f->queue, &value) == PGD_OK) {
+        (void)f->d->queue->host_wait(f->d, f->queue, value, PGD_WAIT_FOREVER);
+    }
+}
+
 void ops_close(ops_fixture *f) {
     ops_session *s = f->session;
     int32_t i;
@@ -62,6 +70,7 @@ void ops_close(ops_fixture *f) {
         }
     }
     if (f->dev != NULL) {
+        drain(f);
         ops_handles_close(f);
         pgd_dev_exec_destroy(f->dev, f->exec);
         f->d->queue->destroy(f->d, f->queue);
