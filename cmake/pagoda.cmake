@@ -22,6 +22,8 @@ endfunction()
 file(STRINGS ${PROJECT_SOURCE_DIR}/include/pagoda/plugin.h PAGODA_ABI_MINOR
      REGEX "^#define PGD_ABI_MINOR [0-9]+$")
 string(REGEX REPLACE "[^0-9]" "" PAGODA_ABI_MINOR "${PAGODA_ABI_MINOR}")
+set(PAGODA_SDK_INCLUDE ${PROJECT_SOURCE_DIR}/include)
+include(${PROJECT_SOURCE_DIR}/cmake/pagoda-sdk.cmake)
 
 # What every target of the runtime and the kernels needs.
 add_library(pagoda_headers INTERFACE)

@@ -96,7 +96,7 @@ static void test_other_sizes(void **state) {
 static void test_template_and_cplusplus(void **state) {
     pgd_dev *dev = NULL;
     (void)state;
-    assert_int_equal(try_open(PGD_TEST_BINARY_DIR "/lib/pagoda-template", "template", &dev),
+    assert_int_equal(try_open(PGD_TEST_BINARY_DIR "/plugins/template", "template", &dev),
                      PGD_NOT_FOUND);
     assert_non_null(strstr(pgd_fail_text(PGD_NOT_FOUND), "drives no device"));
     assert_int_equal(try_open(PGD_TEST_ABI_DIR "/cplusplus", "cplusplus", &dev), PGD_NOT_FOUND);
@@ -105,7 +105,7 @@ static void test_template_and_cplusplus(void **state) {
 
 static void test_candidates(void **state) {
     const char *folders[] = {PGD_TEST_ABI_DIR "/minimal", PGD_TEST_ABI_DIR "/odd1",
-                             PGD_TEST_BINARY_DIR "/lib/pagoda-template"};
+                             PGD_TEST_BINARY_DIR "/plugins/template"};
     const pgd_dev_search search = {
         .folders = folders, .n_folders = 3, .no_env = 1, .no_installed = 1};
     pgd_dev_registry *r = NULL;
