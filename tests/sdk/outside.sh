@@ -47,7 +47,8 @@ for kind in template minimal naive; do
     symbols=$(nm -D --defined-only "$library" | awk '{print $3}')
     [[ $symbols == pgd_plugin_v0 ]] || fail "$kind exports $symbols"
 done
-cmake --install "$work/naive/build" --prefix "$work/prefix" >"$work/log" || fail "$(cat "$work/log")"
+cmake --install "$work/naive/build" --prefix "$work/prefix" >"$work/log" ||
+    fail "$(cat "$work/log")"
 [[ -f $work/prefix/lib/pagoda/libpgd-naive.json ]] || fail "the plugin's manifest is not installed"
 
 pagoda=$build/bin/pagoda

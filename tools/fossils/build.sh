@@ -55,6 +55,22 @@ plugin() {
 EOF
 }
 
+# host MINOR COMMIT: the program that runs a plugin on the runtime/dev of that commit.
+host() {
+    local tree=$work/host-$1 sources=() file
+    mkdir -p "$tree"
+    git archive "$2" include runtime/base runtime/os runtime/dev kernels/ref tests/abi |
+        tar x -C "$tree"
+    cp -r tools/fossils/host.c tools/fossils/shim "$tree"
+    for file in "$tree"/{runtime/{base,os,dev},kernels/ref}/*.c; do
+        [[ $file == *_test.c ]] || sources+=("${file#"$tree"/}")
+    done
+    # What the linker throws away (JSON, hashes) may miss its library.
+    (cd "$tree" && "$cc" "${flags[@]}" "-ffile-prefix-map=$tree/=" -I shim -I . -I include \
+        -I runtime -I kernels host.c "${sources[@]}" "${link[@]}" -pthread -ldl -lm \
+        -o "$out/$1/host")
+}
+
 # MINOR, the commit of its headers. A new minor: one line here, when layout.py --keep has run.
 minors=("0.1 51d3d63" "0.2 5b07cb7")
 naive=(plugins/naive/{naive,handles,ops}.c plugins/naive/naive.h)
@@ -64,4 +80,5 @@ for row in "${minors[@]}"; do
     plugin "$minor" minimal 51d3d63 tests/abi/minimal_plugin.c
     plugin "$minor" naive 8d74aa1 "${naive[@]}"
 done
+host 0.1 51d3d63
 ls -l "$out"/*/
