@@ -7,7 +7,15 @@
 
 #include "base/fail.h"
 
-#define URI_BYTES 1024
+static pgd_status open_named(pgd_engine *e, const pgd_engine_options *o, const char *uri) {
+    const pgd_dev_desc desc = {.uri = uri,
+                               .team = e->team,
+                               .allow_slow = o->allow_slow,
+                               .no_deterministic = o->no_deterministic};
+    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
+    e->d = pgd_dev_device(e->dev);
+    return PGD_OK;
+}
 
 pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
     if (o->threads < 0 || o->threads > 1024) {
@@ -20,31 +28,20 @@ pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
     if (pgd_dev_is_auto(o->device)) {
         return PGD_OK; // chosen when the model is known
     }
-    const pgd_dev_desc desc = {.uri = o->device,
-                               .team = e->team,
-                               .allow_slow = o->allow_slow,
-                               .no_deterministic = o->no_deterministic};
-    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
-    e->d = pgd_dev_device(e->dev);
-    return PGD_OK;
+    return open_named(e, o, o->device);
 }
 
 // Opens a candidate and plans the model on it.
 static pgd_status try_device(pgd_engine *e, const pgd_engine_options *o, const char *name,
                              const pgd_load_plan *plan) {
-    char uri[URI_BYTES];
-    const char *options = o->device != NULL ? strchr(o->device, '{') : NULL;
-    int n = snprintf(uri, sizeof(uri), "%s%s", name, options != NULL ? options : "");
-    if (n < 0 || (size_t)n >= sizeof(uri)) {
-        return pgd_fail(PGD_INVALID, "device '%.80s...': the name is too long", o->device);
+    pgd_text uri = {0};
+    pgd_status status = pgd_dev_replace_auto(o->device, name, &uri);
+    if (status == PGD_OK) {
+        status = open_named(e, o, uri.ptr);
     }
-    const pgd_dev_desc desc = {.uri = uri,
-                               .team = e->team,
-                               .allow_slow = o->allow_slow,
-                               .no_deterministic = o->no_deterministic};
-    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
-    e->d = pgd_dev_device(e->dev);
-    pgd_status status = pgd_engine_plan(e, o, plan);
+    pgd_text_free(&uri);
+    PGD_TRY(status);
+    status = pgd_engine_plan(e, o, plan);
     if (status != PGD_OK) {
         pgd_dev_close(e->dev);
         e->dev = NULL;
