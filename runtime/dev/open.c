@@ -372,40 +372,54 @@ static pgd_status find_layer(pgd_dev_registry *r, const char *uri, const pgd_dev
                     list.len == 0 ? "no layer was found" : "layers are ", kinds);
 }
 
-static pgd_status open_with(pgd_dev_registry *r, const pgd_dev_desc *desc, const char *device,
-                            const pgd_dev_uri_layer *layers, uint32_t n_layers, pgd_dev **out) {
-    pgd_dev_part parts[1 + PGD_DEV_MAX_LAYERS] = {0};
+// A device's name with everything found that it speaks of.
+typedef struct found {
+    pgd_dev_part parts[1 + PGD_DEV_MAX_LAYERS];
+    uint32_t n_layers;
+    uint32_t index;
+    pgd_str options;           // of the device
+    const pgd_dev_manifest *m; // of the backend
+    pgd_text device;           // the device's own name; owned
+    char chosen[48];
+} found;
+
+static pgd_status find_all(pgd_dev_registry *r, const char *uri, found *f) {
+    pgd_dev_uri_layer layers[PGD_DEV_MAX_LAYERS];
     pgd_dev_uri_parts name = {0};
-    const pgd_dev_manifest *m = NULL;
-    char chosen[48] = "";
-    pgd_text all = {0};
-    for (uint32_t i = 0; i < n_layers; i++) { // the outermost is written first
-        PGD_TRY(find_layer(r, desc->uri, &layers[i], &parts[n_layers - i]));
+    pgd_str device = {0};
+    PGD_TRY(pgd_dev_uri_layers(uri, layers, &f->n_layers, &device));
+    PGD_TRY(pgd_text_reserve(&f->device, 1));
+    PGD_TRY(pgd_text_add_str(&f->device, device));
+    for (uint32_t i = 0; i < f->n_layers; i++) { // the outermost is written first
+        PGD_TRY(find_layer(r, uri, &layers[i], &f->parts[f->n_layers - i]));
     }
-    PGD_TRY(find_backend(r, device, chosen, sizeof(chosen), &name, &m));
-    PGD_TRY(pgd_dev_load(m, &parts[0].plugin));
-    pgd_status status = add_options(desc, m, name.options, &all);
-    parts[0].options = pgd_text_view(&all);
-    if (status == PGD_OK) {
-        status =
-            pgd_dev_open_parts(parts, 1 + n_layers, name.index, desc->team, desc->allow_slow, out);
-    }
-    pgd_text_free(&all);
+    PGD_TRY(find_backend(r, f->device.ptr, f->chosen, sizeof(f->chosen), &name, &f->m));
+    f->index = name.index;
+    f->options = name.options;
+    return pgd_dev_load(f->m, &f->parts[0].plugin);
+}
+
+pgd_status pgd_dev_check(pgd_dev_registry *r, const char *uri) {
+    found f = {0};
+    pgd_status status = find_all(r, uri, &f);
+    pgd_text_free(&f.device);
     return status;
 }
 
 pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev **out) {
-    pgd_dev_uri_layer layers[PGD_DEV_MAX_LAYERS];
-    pgd_str name = {0};
-    pgd_text device = {0};
-    uint32_t n_layers = 0;
+    found f = {0};
+    pgd_text all = {0};
     *out = NULL;
-    PGD_TRY(pgd_dev_uri_layers(desc->uri, layers, &n_layers, &name));
-    PGD_TRY(pgd_text_reserve(&device, 1));
-    pgd_status status = pgd_text_add_str(&device, name);
+    pgd_status status = find_all(r, desc->uri, &f);
     if (status == PGD_OK) {
-        status = open_with(r, desc, device.ptr, layers, n_layers, out);
+        status = add_options(desc, f.m, f.options, &all);
     }
-    pgd_text_free(&device);
+    if (status == PGD_OK) {
+        f.parts[0].options = pgd_text_view(&all);
+        status =
+            pgd_dev_open_parts(f.parts, 1 + f.n_layers, f.index, desc->team, desc->allow_slow, out);
+    }
+    pgd_text_free(&all);
+    pgd_text_free(&f.device);
     return status;
 }
