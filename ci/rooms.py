@@ -30,7 +30,7 @@ FOLDERS = {
     "kernels": ("include/pagoda", "kernels/cpu", "kernels/portable"),
     "backends/gpu": ("include/pagoda", "kernels"),
     "backends": ("include/pagoda", "kernels", "backends/gpu"),
-    "plugins": ("include/pagoda",),
+    "plugins": ("include/pagoda", "plugins/layer"),
     "include/pagoda": ("include/pagoda",),
 }
 REFERENCE_FRIENDS = ("dev",)

@@ -25,7 +25,11 @@ cli_sampling_values cli_sampling = {.temperature = -1.0,
 
 const cli_flag cli_engine_flags[] = {
     CLI_FLAG_TEXT(0, "device", "NAME", &cli_engine.device,
-                  "cpu, null{step_us=5} ... (default auto)"),
+                  "cpu, null{step_us=5}, trace(cpu) ... (default auto)"),
+    CLI_FLAG_TEXT(0, "standby", "NAME", &cli_engine.standby,
+                  "where requests go on when the device is lost and does not come back"),
+    CLI_FLAG_INT(0, "step-timeout-ms", "N", &cli_engine.step_timeout_ms, 1, I32_MAX,
+                 "longest wait for a step, then the device is lost (default 600000)"),
     CLI_FLAG_LIST(0, "plugin", "PATH", &cli_engine.plugins,
                   "one more plugin file; may be repeated"),
     CLI_FLAG_TEXT(0, "memory", "SIZE", &cli_engine.memory,
@@ -129,6 +133,8 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .cache = v->cache,
         .weight_cache = v->weight_cache,
         .no_deterministic = !v->deterministic,
+        .step_timeout_ms = (uint32_t)v->step_timeout_ms,
+        .standby = v->standby,
         .progress = cli_load_progress.fn,
     };
 }

@@ -10,6 +10,7 @@
 
 typedef struct cli_engine_values {
     const char *device;
+    const char *standby;
     const char *memory;
     const char *kv_cache_dtype;
     cli_list plugins;
@@ -29,6 +30,7 @@ typedef struct cli_engine_values {
     const char *cache;
     const char *weight_cache;
     int32_t deterministic;
+    int32_t step_timeout_ms;
 } cli_engine_values;
 
 typedef struct cli_sampling_values {
