@@ -86,6 +86,8 @@ static void fail_rows(pgd_engine *e, pgd_status status) {
 static pgd_status one_step(pgd_engine *e) {
     e->step_ns = pgd_clock_ns();
     e->emit_ns = e->step_ns;
+    atomic_store_explicit(&e->under_way_ns, e->step_ns, memory_order_relaxed);
+    pgd_sched_limit_prefill(e->sched, pgd_engine_pace_limit(&e->pace));
     pgd_sched_plan(e->sched, &e->step);
     for (int32_t i = 0; i < e->step.n_finished; i++) {
         pgd_seq *seq = e->step.finished[i];
@@ -103,6 +105,8 @@ static pgd_status one_step(pgd_engine *e) {
         return pgd_fail_note(status, "running step %llu", (unsigned long long)e->step.number);
     }
     pgd_engine_emit(e);
+    pgd_engine_pace_add(&e->pace, e->step.n_decode, e->step.n_tokens - e->step.n_decode,
+                        pgd_clock_ns() - e->step_ns);
     return PGD_OK;
 }
 
@@ -112,6 +116,7 @@ pgd_status pgd_engine_step(pgd_engine *e) {
     }
     e->in_step = 1;
     pgd_status status = one_step(e);
+    atomic_store_explicit(&e->under_way_ns, 0, memory_order_relaxed);
     e->in_step = 0;
     e->stats.step_status = status;
     while (e->released != NULL) {

@@ -119,6 +119,11 @@ void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x) {
         .cache_queries = stats.n_prompt_tokens_asked,
         .cache_hits = stats.n_prompt_tokens_cached,
         .steps = stats.n_steps,
+        .max_stall_ns = stats.max_stall_ns,
+        .stall_bound_ns = (uint64_t)s->o.engine.max_stall_ms * UINT64_C(1000000),
+        .limited_steps = stats.n_limited_steps,
+        .prefill_limit = stats.prefill_limit,
+        .stuck = s->stuck,
     };
     const pgd_status status = pgd_serve_metrics_add(&t, &s->metrics, &g);
     if (status != PGD_OK) {

@@ -48,6 +48,7 @@ struct pgd_server {
     _Atomic int32_t waiting; // requests between arrival and their first token
     _Atomic int64_t waiting_tokens;
     _Atomic int32_t draining;
+    _Atomic int32_t stuck; // a step takes longer than the watchdog allows
     char fingerprint[32];
     pgd_text openapi;
 };

@@ -91,8 +91,16 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
          (double)g->cache_queries},
         {"vllm", "prefix_cache_hits_total", "counter", "tokens found there", (double)g->cache_hits},
         {"pagoda", "steps_total", "counter", "steps of the engine", (double)g->steps},
-        {"pagoda", "max_stall_seconds", "gauge", "longest step that running streams waited for",
+        {"pagoda", "max_stall_seconds", "gauge",
+         "longest step in which running answers waited for prompts of others",
          (double)g->max_stall_ns / 1e9},
+        {"pagoda", "stall_bound_seconds", "gauge", "what --max-stall-ms allows, 0 = no bound",
+         (double)g->stall_bound_ns / 1e9},
+        {"pagoda", "prefill_limit_tokens", "gauge",
+         "prompt tokens the next step may take beside running answers, 0 = any", g->prefill_limit},
+        {"pagoda", "limited_steps_total", "counter", "steps that took as many as that",
+         (double)g->limited_steps},
+        {"pagoda", "stuck", "gauge", "1: a step takes longer than --watchdog-s allows", g->stuck},
         {"pagoda", "open_exchanges", "gauge", "requests being answered", g->open},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -59,6 +59,10 @@ typedef struct pgd_serve_gauges {
     uint64_t cache_hits;
     uint64_t steps;
     uint64_t max_stall_ns; // longest step that held running streams
+    uint64_t stall_bound_ns;
+    uint64_t limited_steps;
+    int32_t prefill_limit;
+    int32_t stuck; // 1: the step under way has taken longer than the watchdog allows
 } pgd_serve_gauges;
 
 // [any] value in the unit of the name (seconds, tokens).
