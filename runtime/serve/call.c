@@ -218,7 +218,21 @@ static void cancel_all(pgd_serve_call *call) {
     }
 }
 
+static int64_t tokens_made(const pgd_serve_call *call) {
+    int64_t made = 0;
+    for (int32_t i = 0; call->choices != NULL && i < call->n_prompts * call->n; i++) {
+        made += call->choices[i].n_output;
+    }
+    return made;
+}
+
+// The exchange is answered. Until the job is done, what it has made is the text worker's.
 static void over(pgd_serve_call *call) {
+    pgd_serve_quotas *q = call->server->quotas;
+    if (is_submitted(call)) {
+        pgd_serve_quota_spend(q, call->key, pgd_clock_ns(), tokens_made(call));
+    }
+    pgd_serve_quota_leave(q, call->key);
     uncount(call);
     call->x = NULL;
     pgd_serve_calls_remove(call);
@@ -488,6 +502,9 @@ static void on_arrived(void *arg) {
         return;
     }
     pgd_text swap = call->reading;
+    if (call->x != NULL && call->deadline_ns > 0) {
+        pgd_serve_loop_tick_by(call->loop, call->deadline_ns);
+    }
     call->reading = call->arrived;
     call->arrived = swap;
     const int32_t lost_ends = call->lost_ends;
@@ -503,8 +520,25 @@ static void on_arrived(void *arg) {
     let_go(call);
 }
 
-// Called about once a second for each open call: a comment into silent streams.
+static void end_with_error(pgd_serve_call *call) {
+    fail(call);
+    cancel_all(call);
+    let_go(call);
+}
+
+// Called about once a second for each open call, and at its deadline: ends it then; else a comment
+// into silent streams.
 void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now) {
+    if (is_submitted(call) && call->deadline_ns > 0) {
+        if (now >= call->deadline_ns) {
+            call->server->metrics.timeouts++;
+            (void)pgd_serve_refuse(&call->error, 408, NULL, "timeout",
+                                   "the request has reached its deadline");
+            end_with_error(call);
+            return;
+        }
+        pgd_serve_loop_tick_by(call->loop, call->deadline_ns);
+    }
     const uint64_t silence = (uint64_t)call->server->o.keep_alive_s * UINT64_C(1000000000);
     if (is_submitted(call) && call->stream && now - call->last_ns >= silence) {
         begin_stream(call);
@@ -513,13 +547,10 @@ void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now) {
     }
 }
 
-// The server ends: an error event, or 503.
-void pgd_serve_call_abort(pgd_serve_call *call) {
-    (void)pgd_serve_refuse(&call->error, 503, NULL, NULL,
-                           "the server ended this request; it is shutting down");
-    fail(call);
-    cancel_all(call);
-    let_go(call);
+void pgd_serve_call_abort(pgd_serve_call *call, const char *why) {
+    call->error.retry_after_s = 5;
+    (void)pgd_serve_refuse(&call->error, 503, NULL, NULL, "%s", why);
+    end_with_error(call);
 }
 
 static void name_call(pgd_serve_call *call) {
@@ -537,6 +568,9 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
     if (s->draining) {
         e.retry_after_s = 5;
         (void)pgd_serve_refuse(&e, 503, NULL, NULL, "the server is shutting down");
+    } else if (s->stuck) {
+        e.retry_after_s = 5;
+        (void)pgd_serve_refuse(&e, 503, NULL, "stuck", "the device does not answer");
     } else if (s->waiting >= s->o.max_queued_requests) {
         e.retry_after_s = 1;
         s->metrics.rejected_queue++;
@@ -544,9 +578,18 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
                                "%d requests are waiting, which is the most allowed",
                                s->o.max_queued_requests);
     }
+    const int32_t key =
+        s->keys != NULL
+            ? pgd_serve_keys_find(s->keys, pgd_serve_exchange_header(x, "Authorization"))
+            : 0;
+    if (e.status == 0 &&
+        pgd_serve_quota_enter(s->quotas, key, pgd_serve_exchange_start_ns(x), &e) != 0) {
+        s->metrics.rejected_keys++;
+    }
     pgd_serve_call *call = e.status == 0 ? pgd_mem_alloc(1, sizeof(*call)) : NULL;
     if (call == NULL) {
         if (e.status == 0) {
+            pgd_serve_quota_leave(s->quotas, key);
             (void)pgd_serve_refuse_status(&e, PGD_OUT_OF_MEMORY, NULL);
         }
         pgd_serve_reply_error(s, x, &e);
@@ -554,6 +597,7 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
     }
     call->server = s;
     call->x = x;
+    call->key = key;
     call->is_chat = is_chat;
     call->loop = pgd_serve_exchange_loop(x);
     call->note = (pgd_serve_note){.fn = on_arrived, .arg = call};
@@ -572,9 +616,6 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
         let_go(call);
         return;
     }
-    call->key = s->keys != NULL
-                    ? pgd_serve_keys_find(s->keys, pgd_serve_exchange_header(x, "Authorization"))
-                    : 0;
     call->counted = 1;
     s->waiting++;
     pgd_serve_workers_add(s->workers, &call->job);

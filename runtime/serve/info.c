@@ -109,6 +109,7 @@ void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x) {
         .running = stats.n_running,
         .waiting = stats.n_waiting,
         .open = pgd_serve_open(s),
+        .connections = s->n_connections,
         .block_size = s->info.block_size,
         .num_blocks = s->info.num_blocks,
         .kv_usage = stats.num_blocks > 0 ? (double)stats.blocks_used / stats.num_blocks : 0.0,

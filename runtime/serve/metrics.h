@@ -39,6 +39,9 @@ typedef struct pgd_serve_metrics {
     _Atomic uint64_t unknown_fields;
     _Atomic uint64_t clients_left;
     _Atomic uint64_t slow_readers;
+    _Atomic uint64_t rejected_keys;
+    _Atomic uint64_t timeouts;
+    _Atomic uint64_t stuck_steps;
 } pgd_serve_metrics;
 
 // What the engine tells at the moment of asking.
@@ -48,6 +51,7 @@ typedef struct pgd_serve_gauges {
     int32_t running;
     int32_t waiting;
     int32_t open; // exchanges
+    int32_t connections;
     int32_t block_size;
     int32_t num_blocks;
     double kv_usage; // 0 to 1

@@ -53,10 +53,11 @@ static void get_live(pgd_server *s, pgd_serve_exchange *x) {
 }
 
 static void get_ready(pgd_server *s, pgd_serve_exchange *x) {
-    if (s->draining) {
+    const int32_t ready = !s->draining && !s->stuck;
+    if (!ready) {
         pgd_serve_exchange_add(x, "Retry-After", "5");
     }
-    reply_text(s, x, s->draining ? 503 : 200, s->draining ? "draining\n" : "ok\n");
+    reply_text(s, x, ready ? 200 : 503, ready ? "ok\n" : s->draining ? "draining\n" : "stuck\n");
 }
 
 static void get_openapi(pgd_server *s, pgd_serve_exchange *x) {

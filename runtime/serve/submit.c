@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
 #include "serve/inner.h"
@@ -266,6 +267,7 @@ static int32_t admit(pgd_serve_call *call) {
     call->n_waiting_tokens = call->n_prompt_tokens;
     s->waiting_tokens += call->n_waiting_tokens;
     const int64_t now = s->waiting_tokens;
+    pgd_serve_quota_spend(s->quotas, call->key, pgd_clock_ns(), call->n_prompt_tokens);
     if (s->o.max_queued_tokens > 0 && now > s->o.max_queued_tokens &&
         now > call->n_waiting_tokens) {
         s->metrics.rejected_tokens++;
@@ -278,6 +280,14 @@ static int32_t admit(pgd_serve_call *call) {
     return 0;
 }
 
+// The caller's deadline, or the server's where that comes first.
+static void set_deadline(pgd_serve_call *call) {
+    const double most = call->server->o.request_timeout_s;
+    double seconds = pgd_serve_number(&call->body, PGD_SERVE_timeout, 0.0);
+    seconds = most > 0.0 && (seconds <= 0.0 || most < seconds) ? most : seconds;
+    call->deadline_ns = seconds > 0.0 ? call->start_ns + (uint64_t)(seconds * 1e9) : 0;
+}
+
 int32_t pgd_serve_call_submit(pgd_serve_call *call) {
     pgd_request_desc d = {.size = sizeof(d), .no_special = 1};
     lists l = {0};
@@ -287,6 +297,7 @@ int32_t pgd_serve_call_submit(pgd_serve_call *call) {
         return -1;
     }
     call->server->metrics.unknown_fields += (uint64_t)call->body.n_unknown;
+    set_deadline(call);
     call->stream = (int32_t)pgd_serve_int(&call->body, PGD_SERVE_stream, 0);
     call->wants_ids = (int32_t)pgd_serve_int(&call->body, PGD_SERVE_return_token_ids, 0);
     const pgd_json *model = value_of(call, PGD_SERVE_model);
