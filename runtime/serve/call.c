@@ -116,7 +116,7 @@ static void on_delta(void *arg, pgd_request *request, const pgd_delta *d) {
         pgd_request_cancel(request);
         return;
     }
-    if (p->call->wants_prompt && !p->told && d->n_ids > 0) {
+    if (p->call->body.wants_prompt && !p->told && d->n_ids > 0) {
         p->told = 1;
         tell_prompt(p, request);
     }
@@ -173,7 +173,7 @@ static void free_call(pgd_serve_call *call) {
         pgd_mem_free(c->stop_text);
     }
     pgd_serve_prompts_free(call);
-    pgd_serve_body_free(&call->body);
+    pgd_api_body_free(&call->body);
     pgd_text_free(&call->raw);
     pgd_text_free(&call->out);
     pgd_text_free(&call->chunk_head);
@@ -256,7 +256,7 @@ static void fail(pgd_serve_call *call) {
     }
     pgd_text_clear(&call->out);
     if (pgd_text_format(&call->out, "data: ") == PGD_OK &&
-        pgd_serve_error_add(&call->out, &call->error) == PGD_OK &&
+        pgd_api_error_add(&call->out, &call->error) == PGD_OK &&
         pgd_text_format(&call->out, "\n\n") == PGD_OK) {
         pgd_serve_exchange_send(x, pgd_text_view(&call->out));
     }
@@ -394,9 +394,9 @@ static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
     if (c->finish_reason != NULL && call->error.status == 0 &&
         (strcmp(c->finish_reason, "error") == 0 || strcmp(c->finish_reason, "abort") == 0)) {
         const int32_t lost = strcmp(c->finish_reason, "error") == 0;
-        (void)pgd_serve_refuse(&call->error, lost ? 500 : 503, NULL, NULL,
-                               lost ? "the engine failed on this request"
-                                    : "the server ended this request; it is shutting down");
+        (void)pgd_api_refuse(&call->error, lost ? 500 : 503, NULL, NULL,
+                             lost ? "the engine failed on this request"
+                                  : "the server ended this request; it is shutting down");
     }
     if (d.done) {
         p->done = 1;
@@ -421,7 +421,7 @@ static void read_records(pgd_serve_call *call) {
     }
     pgd_text_clear(&call->reading);
     if (status != PGD_OK || call->lost) {
-        (void)pgd_serve_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
+        (void)pgd_api_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
     }
 }
 
@@ -442,7 +442,7 @@ static void finish(pgd_serve_call *call) {
     if (!call->stream) {
         status = pgd_serve_add_answer(call, &call->out);
         if (status != PGD_OK) {
-            (void)pgd_serve_refuse_status(&call->error, status, NULL);
+            (void)pgd_api_refuse_status(&call->error, status, NULL);
             fail(call);
             return;
         }
@@ -532,8 +532,8 @@ void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now) {
     if (is_submitted(call) && call->deadline_ns > 0) {
         if (now >= call->deadline_ns) {
             call->server->metrics.timeouts++;
-            (void)pgd_serve_refuse(&call->error, 408, NULL, "timeout",
-                                   "the request has reached its deadline");
+            (void)pgd_api_refuse(&call->error, 408, NULL, "timeout",
+                                 "the request has reached its deadline");
             end_with_error(call);
             return;
         }
@@ -549,7 +549,7 @@ void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now) {
 
 void pgd_serve_call_abort(pgd_serve_call *call, const char *why) {
     call->error.retry_after_s = 5;
-    (void)pgd_serve_refuse(&call->error, 503, NULL, NULL, "%s", why);
+    (void)pgd_api_refuse(&call->error, 503, NULL, NULL, "%s", why);
     end_with_error(call);
 }
 
@@ -564,19 +564,19 @@ static void name_call(pgd_serve_call *call) {
 }
 
 void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat) {
-    pgd_serve_error e = {0};
+    pgd_api_error e = {0};
     if (s->draining) {
         e.retry_after_s = 5;
-        (void)pgd_serve_refuse(&e, 503, NULL, NULL, "the server is shutting down");
+        (void)pgd_api_refuse(&e, 503, NULL, NULL, "the server is shutting down");
     } else if (s->stuck) {
         e.retry_after_s = 5;
-        (void)pgd_serve_refuse(&e, 503, NULL, "stuck", "the device does not answer");
+        (void)pgd_api_refuse(&e, 503, NULL, "stuck", "the device does not answer");
     } else if (s->waiting >= s->o.max_queued_requests) {
         e.retry_after_s = 1;
         s->metrics.rejected_queue++;
-        (void)pgd_serve_refuse(&e, 429, NULL, "queue_full",
-                               "%d requests are waiting, which is the most allowed",
-                               s->o.max_queued_requests);
+        (void)pgd_api_refuse(&e, 429, NULL, "queue_full",
+                             "%d requests are waiting, which is the most allowed",
+                             s->o.max_queued_requests);
     }
     const int32_t key =
         s->keys != NULL
@@ -590,7 +590,7 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
     if (call == NULL) {
         if (e.status == 0) {
             pgd_serve_quota_leave(s->quotas, key);
-            (void)pgd_serve_refuse_status(&e, PGD_OUT_OF_MEMORY, NULL);
+            (void)pgd_api_refuse_status(&e, PGD_OUT_OF_MEMORY, NULL);
         }
         pgd_serve_reply_error(s, x, &e);
         return;
@@ -610,7 +610,7 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
     pgd_serve_exchange_keep(x, on_gone, call);
     pgd_serve_calls_add(call);
     if (pgd_text_add_str(&call->raw, pgd_serve_exchange_body(x)) != PGD_OK) {
-        (void)pgd_serve_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
+        (void)pgd_api_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
         call->job_done = 1;
         fail(call);
         let_go(call);

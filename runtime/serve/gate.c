@@ -40,7 +40,7 @@ struct pgd_serve_gate {
     void (*closed)(void *arg);
     void *arg;
     pgd_serve_head head;
-    pgd_serve_error error;
+    pgd_api_error error;
 };
 
 static void set_timer(pgd_serve_gate *gate, int64_t ms) {
@@ -67,9 +67,9 @@ static const char *reason_of(int32_t status) {
 
 static void write_refusal(pgd_serve_gate *gate) {
     pgd_text body = {0};
-    const pgd_serve_error *e = &gate->error;
+    const pgd_api_error *e = &gate->error;
     struct evbuffer *out = bufferevent_get_output(gate->bev);
-    if (pgd_serve_error_add(&body, e) == PGD_OK) {
+    if (pgd_api_error_add(&body, e) == PGD_OK) {
         evbuffer_add_printf(out,
                             "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
                             "Content-Length: %zu\r\nConnection: close\r\n%s%s\r\n",
@@ -113,7 +113,7 @@ static void begin_refusal(pgd_serve_gate *gate) {
 }
 
 static void refuse(pgd_serve_gate *gate, int32_t status, const char *problem) {
-    (void)pgd_serve_refuse(&gate->error, status, NULL, NULL, "%s", problem);
+    (void)pgd_api_refuse(&gate->error, status, NULL, NULL, "%s", problem);
     gate->error.retry_after_s = status == 503;
     gate->state = GATE_WRONG;
     gate->timed = 0;

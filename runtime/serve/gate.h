@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-#include "serve/error.h"
+#include "api/error.h"
 #include "serve/head.h"
 
 struct bufferevent;
@@ -27,7 +27,7 @@ typedef struct pgd_serve_gates {
     int32_t head_s;          // time for a request's head, and between signs of life of its body
     int32_t max_connections; // of all loops together
     _Atomic int32_t *n_connections;
-    void (*refused)(void *arg, const pgd_serve_error *e, const char *peer); // may be NULL
+    void (*refused)(void *arg, const pgd_api_error *e, const char *peer); // may be NULL
     void *arg;
     // its own
     struct event *adopt;

@@ -12,8 +12,8 @@
 
 #include <stdint.h>
 
+#include "api/error.h"
 #include "base/str.h"
-#include "serve/error.h"
 #include "serve/head.h"
 
 typedef struct pgd_serve_loop pgd_serve_loop;
@@ -29,7 +29,7 @@ typedef struct pgd_serve_http_options {
     int32_t max_connections;
     _Atomic int32_t *n_connections; // of all loops together
     // What never became an exchange: broken, too large, too slow, one connection too many.
-    void (*refused)(void *arg, const pgd_serve_error *e, const char *peer);
+    void (*refused)(void *arg, const pgd_api_error *e, const char *peer);
     const char *cert_file; // PEM, both or none: TLS
     const char *key_file;
     void (*handler)(void *arg, pgd_serve_exchange *x);

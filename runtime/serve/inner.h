@@ -4,11 +4,11 @@
 
 #include <stdatomic.h>
 
+#include "api/body.h"
+#include "api/error.h"
 #include "base/rng.h"
 #include "engine/text.h"
 #include "os/thread.h"
-#include "serve/body.h"
-#include "serve/error.h"
 #include "serve/http.h"
 #include "serve/keys.h"
 #include "serve/metrics.h"
@@ -99,8 +99,8 @@ struct pgd_serve_call {
     pgd_serve_note note;
     pgd_serve_job job;
     pgd_text raw; // the body's text
-    pgd_serve_body body;
-    pgd_serve_error error;
+    pgd_api_body body;
+    pgd_api_error error;
     pgd_serve_prompt *prompts;
     pgd_serve_choice *choices; // [n_prompts * n]
     int32_t n_prompts;
@@ -113,11 +113,9 @@ struct pgd_serve_call {
     int32_t n_cached;
     int32_t is_chat;
     int32_t stream;
-    int32_t started;         // headers of a stream are out
-    int32_t counted;         // among the server's waiting
-    int32_t wants_ids;       // return_token_ids
-    int32_t wants_prompt;    // log probabilities of the prompt: for echo, or prompt_logprobs
-    int32_t echoes_logprobs; // echo with logprobs
+    int32_t started;   // headers of a stream are out
+    int32_t counted;   // among the server's waiting
+    int32_t wants_ids; // return_token_ids
     int32_t n_waiting_tokens;
     char id[80];
     char trace[132];     // X-Request-Id
@@ -167,13 +165,13 @@ pgd_status pgd_serve_add_usage_chunk(pgd_serve_call *call, pgd_text *out) PGD_MU
 pgd_status pgd_serve_add_answer(pgd_serve_call *call, pgd_text *out) PGD_MUST_USE;
 // route.c
 void pgd_serve_route(void *server, pgd_serve_exchange *x);
-void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_serve_error *e);
+void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_api_error *e);
 void pgd_serve_reply_json(pgd_server *s, pgd_serve_exchange *x, int32_t status, pgd_str body);
 // log.c: counts an answer about to be given and writes its line. call NULL: not one of the model.
 void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t status,
                         const pgd_serve_call *call);
 // log.c: what was refused before it was a request; and a line about the server itself.
-void pgd_serve_refused(void *server, const pgd_serve_error *e, const char *peer);
+void pgd_serve_refused(void *server, const pgd_api_error *e, const char *peer);
 void pgd_serve_say(pgd_server *s, const char *event, const char *sentence);
 // info.c: models, version, metrics ... ; tokens.c: tokenize, detokenize.
 void pgd_serve_get_models(pgd_server *s, pgd_serve_exchange *x, const char *id);
@@ -184,7 +182,7 @@ void pgd_serve_get_tokenizer_info(pgd_server *s, pgd_serve_exchange *x);
 void pgd_serve_post_tokenize(pgd_server *s, pgd_serve_exchange *x);
 void pgd_serve_post_detokenize(pgd_server *s, pgd_serve_exchange *x);
 // 0 when `name` (empty = any) is served, else -1 with e.
-int32_t pgd_serve_check_model(const pgd_server *s, pgd_str name, pgd_serve_error *e);
+int32_t pgd_serve_check_model(const pgd_server *s, pgd_str name, pgd_api_error *e);
 // openapi.c
 pgd_status pgd_serve_openapi_add(pgd_text *t, const pgd_server *s) PGD_MUST_USE;
 // page.c: the web page's files. NULL = no such file.

@@ -129,7 +129,7 @@ static void write_event(pgd_server *s, int32_t status, const char *event, const 
     pgd_text_free(&line);
 }
 
-void pgd_serve_refused(void *server, const pgd_serve_error *e, const char *peer) {
+void pgd_serve_refused(void *server, const pgd_api_error *e, const char *peer) {
     pgd_server *s = server;
     s->metrics.answered[e->status - PGD_SERVE_STATUS_MIN]++;
     if (s->o.log != NULL && !s->o.no_access_log) {

@@ -55,23 +55,22 @@ static void refill(const pgd_serve_quotas *q, quota *k, uint64_t now_ns) {
     k->seen_ns = now_ns;
 }
 
-int32_t pgd_serve_quota_enter(pgd_serve_quotas *q, int32_t key, uint64_t now_ns,
-                              pgd_serve_error *e) {
+int32_t pgd_serve_quota_enter(pgd_serve_quotas *q, int32_t key, uint64_t now_ns, pgd_api_error *e) {
     quota *k = quota_of(q, key);
     int32_t result = 0;
     pthread_mutex_lock(&q->mutex);
     refill(q, k, now_ns);
     if (q->limits.requests > 0 && k->open >= q->limits.requests) {
         e->retry_after_s = 1;
-        result = pgd_serve_refuse(e, 429, NULL, "too_many_requests",
-                                  "this key has %d requests under way, which is the most allowed",
-                                  k->open);
+        result = pgd_api_refuse(e, 429, NULL, "too_many_requests",
+                                "this key has %d requests under way, which is the most allowed",
+                                k->open);
     } else if (q->limits.tokens > 0 && k->tokens <= 0.0) {
         const double wait = (1.0 - k->tokens) * MINUTE_S / (double)q->limits.tokens;
         e->retry_after_s = wait < MOST_WAIT_S ? (int32_t)wait + 1 : MOST_WAIT_S;
-        result = pgd_serve_refuse(e, 429, NULL, "tokens_used_up",
-                                  "this key has used its %lld tokens a minute",
-                                  (long long)q->limits.tokens);
+        result = pgd_api_refuse(e, 429, NULL, "tokens_used_up",
+                                "this key has used its %lld tokens a minute",
+                                (long long)q->limits.tokens);
     } else {
         k->open++;
     }

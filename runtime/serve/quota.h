@@ -3,7 +3,7 @@
 #ifndef PGD_SERVE_QUOTA_H
 #define PGD_SERVE_QUOTA_H
 
-#include "serve/error.h"
+#include "api/error.h"
 
 typedef struct pgd_serve_quotas pgd_serve_quotas;
 
@@ -18,8 +18,7 @@ pgd_status pgd_serve_quotas_open(const pgd_serve_quota_limits *limits, int32_t n
                                  pgd_serve_quotas **out) PGD_MUST_USE;
 void pgd_serve_quotas_close(pgd_serve_quotas *q); // NULL is fine
 // [any] A request of the key begins at `now`. 0, or -1 with e (429) and Retry-After.
-int32_t pgd_serve_quota_enter(pgd_serve_quotas *q, int32_t key, uint64_t now_ns,
-                              pgd_serve_error *e);
+int32_t pgd_serve_quota_enter(pgd_serve_quotas *q, int32_t key, uint64_t now_ns, pgd_api_error *e);
 // [any] It uses so many tokens; what is used beyond the bucket must be made good by time.
 void pgd_serve_quota_spend(pgd_serve_quotas *q, int32_t key, uint64_t now_ns, int64_t tokens);
 // [any] A request that has entered is over.
