@@ -248,6 +248,9 @@ void pgd_engine_get_stats(const pgd_engine *e, pgd_engine_stats *out) {
     s.blocks_used = s.num_blocks - pgd_kv_pool_free_count(pool);
     s.step_tokens = e->step.n_tokens;
     s.n_steps = e->step.number;
+    s.prefill_limit = pgd_engine_pace_limit(&e->pace);
+    s.max_stall_ns = e->pace.longest_ns;
+    s.n_limited_steps = e->pace.n_limited;
     s.n_preemptions = sched->n_preemptions;
     s.n_prompt_tokens_asked = sched->n_asked;
     s.n_prompt_tokens_cached = sched->n_hit;
