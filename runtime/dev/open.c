@@ -222,6 +222,19 @@ static pgd_status add_options(const pgd_dev_desc *desc, const pgd_dev_manifest *
     return PGD_OK;
 }
 
+// Of two plugins of one kind the first is used; when that fails, who else there was helps.
+static pgd_status note_other(const pgd_dev_registry *r, const pgd_dev_manifest *m,
+                             pgd_status status) {
+    for (uint32_t i = 0; i < pgd_dev_registry_count(r); i++) {
+        const pgd_dev_manifest *other = pgd_dev_registry_get(r, i);
+        if (other != m && strcmp(other->kind, m->kind) == 0) {
+            return pgd_fail_note(status, "while %s is of kind '%s' too; remove one of the two",
+                                 other->path, m->kind);
+        }
+    }
+    return status;
+}
+
 pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev **out) {
     pgd_dev_uri_parts parts = {0};
     char chosen[48] = "";
@@ -253,12 +266,14 @@ pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev *
     }
     const pgd_plugin *plugin = NULL;
     pgd_text all = {0};
-    PGD_TRY(pgd_dev_load(m, &plugin));
-    pgd_status status = add_options(desc, m, options, &all);
+    pgd_status status = pgd_dev_load(m, &plugin);
+    if (status == PGD_OK) {
+        status = add_options(desc, m, options, &all);
+    }
     if (status == PGD_OK) {
         status = pgd_dev_open_plugin(plugin, pgd_text_view(&all), parts.index, desc->team,
                                      desc->allow_slow, out);
     }
     pgd_text_free(&all);
-    return status;
+    return status == PGD_OK ? status : note_other(r, m, status);
 }
