@@ -222,6 +222,12 @@ static pgd_status device_open(const pgd_host *host, void *library, uint32_t i, v
     return PGD_OK;
 }
 
+static pgd_status status(const pgd_host *host, void *device) {
+    const ze_device *d = device;
+    ZE_TRY(host, d->ze, zeContextGetStatus, d->context);
+    return PGD_OK;
+}
+
 // ---- memory ------------------------------------------------------------------------------------
 
 static void destroy(const pgd_host *host, void *device, void *memory) {
@@ -278,12 +284,13 @@ static pgd_status map(const pgd_host *host, void *device, void *memory, void **o
     return PGD_OK;
 }
 
-#define ZE_COMMON                                                                                  \
-    .kind = "ze", .load = load, .unload = unload, .count = count, .facts = facts,                  \
-    .open = device_open, .close = device_close, .create = create, .destroy = destroy, .map = map,  \
-    .queue_create = ze_queue_create, .queue_destroy = ze_queue_destroy, .launch = ze_queue_launch, \
-    .copy = ze_queue_copy, .fill = ze_queue_fill, .flush = ze_queue_flush,                         \
-    .point = ze_queue_point, .point_wait = ze_queue_point_wait
+#define ZE_COMMON                                                                        \
+    .kind = "ze", .load = load, .unload = unload, .count = count, .facts = facts,        \
+    .open = device_open, .close = device_close, .create = create, .destroy = destroy,    \
+    .status = status, .map = map, .queue_create = ze_queue_create,                       \
+    .queue_destroy = ze_queue_destroy, .launch = ze_queue_launch, .copy = ze_queue_copy, \
+    .fill = ze_queue_fill, .flush = ze_queue_flush, .point = ze_queue_point,             \
+    .point_wait = ze_queue_point_wait
 
 const gpu_driver ze_driver = {ZE_COMMON};
 const gpu_driver ze_driver_graphs = {

@@ -23,6 +23,7 @@
     X(zeCommandQueueExecuteCommandLists)      \
     X(zeContextCreate)                        \
     X(zeContextDestroy)                       \
+    X(zeContextGetStatus)                     \
     X(zeDeviceGet)                            \
     X(zeDeviceGetCommandQueueGroupProperties) \
     X(zeDeviceGetMemoryProperties)            \

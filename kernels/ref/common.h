@@ -49,6 +49,8 @@ pgd_status pgd_ref_check_absent(const pgd_exec *x, const char *name,
 pgd_status pgd_ref_check_weight(const pgd_exec *x, const pgd_ref_weight *w) PGD_MUST_USE;
 pgd_status pgd_ref_check_kv(const pgd_exec *x, const pgd_ref_kv *kv, const pgd_batch *batch,
                             int32_t layer, int32_t group) PGD_MUST_USE;
+// The dtypes and the scale mode go together.
+int pgd_ref_kv_is_known(const pgd_kv_desc *desc);
 // The batch is there and lies in host memory.
 pgd_status pgd_ref_check_batch(const pgd_exec *x, const pgd_batch *batch) PGD_MUST_USE;
 // Live rows, at most shape0.
@@ -59,6 +61,10 @@ pgd_status pgd_ref_live(const pgd_exec *x, const pgd_batch *batch, int32_t rows,
 void *pgd_ref_at(const pgd_tensor *t, int64_t i, int64_t j, int64_t l);
 // n elements from element i on as doubles.
 void pgd_ref_read(int32_t dtype, const void *base, int64_t i, int64_t n, double *out);
+
+// The values of 4-bit elements: those of IQ4_NL, and twice those of MXFP4.
+extern const signed char pgd_ref_iq4_nl[16];
+extern const signed char pgd_ref_mxfp4[16];
 
 // Start of an array of the batch block, NULL if it is absent (offset 0).
 void *pgd_ref_array(const pgd_batch *batch, uint64_t offset);

@@ -25,7 +25,11 @@ cli_sampling_values cli_sampling = {.temperature = -1.0,
 
 const cli_flag cli_engine_flags[] = {
     CLI_FLAG_TEXT(0, "device", "NAME", &cli_engine.device,
-                  "cpu, null{step_us=5} ... (default auto)"),
+                  "cpu, null{step_us=5}, trace(cpu) ... (default auto)"),
+    CLI_FLAG_TEXT(0, "standby", "NAME", &cli_engine.standby,
+                  "where requests go on when the device is lost and does not come back"),
+    CLI_FLAG_INT(0, "step-timeout-ms", "N", &cli_engine.step_timeout_ms, 1, I32_MAX,
+                 "longest wait for a step, then the device is lost (default 600000)"),
     CLI_FLAG_LIST(0, "plugin", "PATH", &cli_engine.plugins,
                   "one more plugin file; may be repeated"),
     CLI_FLAG_TEXT(0, "memory", "SIZE", &cli_engine.memory,
@@ -41,6 +45,8 @@ const cli_flag cli_engine_flags[] = {
                  "rows of a step (default 2048)"),
     CLI_FLAG_INT(0, "long-prefill-token-threshold", "N", &cli_engine.long_prefill_token_threshold,
                  0, I32_MAX, "most rows of one prompt in a step (default: no limit)"),
+    CLI_FLAG_INT(0, "max-stall-ms", "MS", &cli_engine.max_stall_ms, 1, 3600000,
+                 "prompts of others may hold a running answer so long (default: no bound)"),
     CLI_FLAG_BOOL(0, "enable-prefix-caching", &cli_engine.enable_prefix_caching,
                   "equal prompts are computed once (default true)"),
     CLI_FLAG_BOOL(0, "enable-chunked-prefill", &cli_engine.enable_chunked_prefill,
@@ -121,6 +127,7 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .max_num_seqs = v->max_num_seqs != 0 ? v->max_num_seqs : max_num_seqs,
         .max_num_batched_tokens = v->max_num_batched_tokens,
         .long_prefill_token_threshold = v->long_prefill_token_threshold,
+        .max_stall_ms = v->max_stall_ms,
         .scheduling_policy = v->scheduling_policy,
         .watermark = v->watermark,
         .no_prefix_caching = !v->enable_prefix_caching,
@@ -129,6 +136,8 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .cache = v->cache,
         .weight_cache = v->weight_cache,
         .no_deterministic = !v->deterministic,
+        .step_timeout_ms = (uint32_t)v->step_timeout_ms,
+        .standby = v->standby,
         .progress = cli_load_progress.fn,
     };
 }

@@ -9,7 +9,7 @@
 #include "double.h"
 
 struct _ze_kernel_handle_t {
-    double_kernel kernel;
+    zed_kernel kernel;
 };
 
 #define API_GLOBAL(X) X(Init, zeInit)
@@ -23,9 +23,10 @@ struct _ze_kernel_handle_t {
     X(GetCommandQueueGroupProperties, zeDeviceGetCommandQueueGroupProperties) \
     X(GetMemoryProperties, zeDeviceGetMemoryProperties)                       \
     X(PciGetPropertiesExt, zeDevicePciGetPropertiesExt)
-#define API_CONTEXT(X)         \
-    X(Create, zeContextCreate) \
-    X(Destroy, zeContextDestroy)
+#define API_CONTEXT(X)           \
+    X(Create, zeContextCreate)   \
+    X(Destroy, zeContextDestroy) \
+    X(GetStatus, zeContextGetStatus)
 #define API_MEM(X)                   \
     X(AllocDevice, zeMemAllocDevice) \
     X(AllocHost, zeMemAllocHost)     \
@@ -66,7 +67,7 @@ struct _ze_kernel_handle_t {
     X(HostReset, zeEventHostReset) \
     X(HostSynchronize, zeEventHostSynchronize)
 
-#define API_DECLARE(member, name) extern __typeof__(name) double_##name;
+#define API_DECLARE(member, name) extern __typeof__(name) zed_##name;
 API_GLOBAL(API_DECLARE)
 API_DRIVER(API_DECLARE)
 API_DEVICE(API_DECLARE)

@@ -1,12 +1,11 @@
 // A Level Zero driver for the real loader that runs on PoCL.
 //
-//   api.c     the functions of the API          tables.c  the loader's way to them
-//   work.c    queues: a thread each, commands in the wildest order the API allows
-//   pocl.c    memory, modules (SPIR-V) and launches, one at a time, on an OpenCL device
+//   api.c lists.c   the functions of the API       tables.c  the loader's way to them
+//   work.c          queues: a thread each, commands in the wildest order the API allows
+//   module.c        modules (SPIR-V) and launches, on an OpenCL device
+//   ../pocl         memory and settings (PAGODA_DOUBLE), shared with the other drivers
 //
-// Settings, all by environment: PGD_DOUBLE_SEED (of order and delays), PGD_DOUBLE_DEVICES (0 to 4),
-// PGD_DOUBLE_F64=0 (no double precision), PGD_DOUBLE_OOM_AT=n (allocation n and those after it
-// fail), PGD_DOUBLE_LOST_AFTER=n (the device is lost at launch n), PGD_DOUBLE_HANG (in zeInit).
+// What a caller does wrong ends the process with a sentence.
 #ifndef PGD_TESTS_DOUBLES_LEVEL_ZERO_DOUBLE_H
 #define PGD_TESTS_DOUBLES_LEVEL_ZERO_DOUBLE_H
 
@@ -17,49 +16,44 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pocl.h"
+
 enum {
-    DOUBLE_ARGS = 16,
-    DOUBLE_ARG_BYTES = 512,
-    DOUBLE_WAITS = 4,
-    DOUBLE_DEVICES = 4,
+    ZED_ARGS = 16,
+    ZED_ARG_BYTES = 512,
+    ZED_WAITS = 4,
+    ZED_DEVICES = 4,
 };
 
-// ---- pocl.c ------------------------------------------------------------------------------------
+_Noreturn void zed_complain(const char *what);
+
+// ---- module.c ----------------------------------------------------------------------------------
 
 typedef enum arg_kind { ARG_VALUE = 0, ARG_MEMORY } arg_kind;
 
-typedef struct double_module {
+typedef struct zed_module {
     cl_program program;
     uint32_t *words; // the SPIR-V
     size_t n_words;
     char log[512];
-} double_module;
+} zed_module;
 
-typedef struct double_kernel {
+typedef struct zed_kernel {
     cl_kernel kernel;
     uint32_t n_args;
-    arg_kind kinds[DOUBLE_ARGS];
+    arg_kind kinds[ZED_ARGS];
     uint32_t group[3];
-    size_t bytes[DOUBLE_ARGS]; // 0: not set
-    _Alignas(8) unsigned char values[DOUBLE_ARGS][DOUBLE_ARG_BYTES];
-} double_kernel;
+    size_t bytes[ZED_ARGS]; // 0: not set
+    _Alignas(8) unsigned char values[ZED_ARGS][ZED_ARG_BYTES];
+} zed_kernel;
 
-// A number from the environment, or `otherwise`.
-int64_t double_setting(const char *name, int64_t otherwise);
-// Says what the caller did wrong; the tests look for it.
-void double_complain(const char *what);
-
-bool double_open(void); // false: there is no PoCL
-ze_result_t double_alloc(size_t bytes, bool on_host, void **out);
-ze_result_t double_free(void *ptr);
-// Whether [ptr, ptr + bytes) lies in one allocation; 1 device, 2 host, 0 none.
-int double_owner(const void *ptr, size_t bytes);
-ze_result_t double_module_make(const void *spirv, size_t bytes, double_module *out);
-void double_module_end(double_module *m);
-ze_result_t double_kernel_make(const double_module *m, const char *name, double_kernel *out);
-void double_kernel_end(double_kernel *k);
+bool zed_open(void); // false: there is no PoCL
+ze_result_t zed_module_make(const void *spirv, size_t bytes, zed_module *out);
+void zed_module_end(zed_module *m);
+ze_result_t zed_kernel_make(const zed_module *m, const char *name, zed_kernel *out);
+void zed_kernel_end(zed_kernel *k);
 // Runs it to its end with the arguments that the kernel has.
-bool double_run(const double_kernel *k, const uint32_t groups[3]);
+void zed_run(const zed_kernel *k, const uint32_t groups[3]);
 
 // ---- work.c ------------------------------------------------------------------------------------
 
@@ -81,12 +75,12 @@ typedef struct command {
     command_kind kind;
     ze_event_handle_t signals; // NULL: nothing
     uint32_t n_waits;
-    ze_event_handle_t waits[DOUBLE_WAITS];
+    ze_event_handle_t waits[ZED_WAITS];
     ze_event_handle_t reset;
-    double_kernel *launch; // a copy with its arguments, owned
+    zed_kernel *launch; // a copy with its arguments, owned
     uint32_t groups[3];
-    unsigned char *dst;
-    const unsigned char *src;
+    uint64_t dst; // addresses of the host or the device
+    uint64_t src;
     size_t bytes;
     size_t rows;
     size_t dst_pitch;
@@ -99,8 +93,8 @@ typedef struct work work; // a queue and its thread
 
 work *work_create(void);
 void work_destroy(work *w); // waits
-// Takes the commands, in order.
-void work_put(work *w, command *first);
+// Takes the command to the end.
+void work_put(work *w, command *c);
 void work_wait(work *w);
 bool work_is_lost(void);
 

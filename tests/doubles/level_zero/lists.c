@@ -21,9 +21,9 @@ struct _ze_event_pool_handle_t {
 
 // ---- events ------------------------------------------------------------------------------------
 
-ze_result_t double_zeEventPoolCreate(ze_context_handle_t context, const ze_event_pool_desc_t *desc,
-                                     uint32_t n_devices, ze_device_handle_t *devices,
-                                     ze_event_pool_handle_t *out) {
+ze_result_t zed_zeEventPoolCreate(ze_context_handle_t context, const ze_event_pool_desc_t *desc,
+                                  uint32_t n_devices, ze_device_handle_t *devices,
+                                  ze_event_pool_handle_t *out) {
     (void)context;
     (void)n_devices;
     (void)devices;
@@ -35,16 +35,16 @@ ze_result_t double_zeEventPoolCreate(ze_context_handle_t context, const ze_event
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeEventPoolDestroy(ze_event_pool_handle_t pool) {
+ze_result_t zed_zeEventPoolDestroy(ze_event_pool_handle_t pool) {
     if (pool->n_events != 0) {
-        double_complain("zeEventPoolDestroy before its events are destroyed");
+        zed_complain("zeEventPoolDestroy before its events are destroyed");
     }
     free(pool);
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeEventCreate(ze_event_pool_handle_t pool, const ze_event_desc_t *desc,
-                                 ze_event_handle_t *out) {
+ze_result_t zed_zeEventCreate(ze_event_pool_handle_t pool, const ze_event_desc_t *desc,
+                              ze_event_handle_t *out) {
     if (desc->index >= pool->count) {
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     }
@@ -57,26 +57,26 @@ ze_result_t double_zeEventCreate(ze_event_pool_handle_t pool, const ze_event_des
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeEventDestroy(ze_event_handle_t event) {
+ze_result_t zed_zeEventDestroy(ze_event_handle_t event) {
     event->pool->n_events--;
     free(event);
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeEventHostReset(ze_event_handle_t event) {
+ze_result_t zed_zeEventHostReset(ze_event_handle_t event) {
     event_reset(event);
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeEventHostSynchronize(ze_event_handle_t event, uint64_t timeout_ns) {
+ze_result_t zed_zeEventHostSynchronize(ze_event_handle_t event, uint64_t timeout_ns) {
     return event_wait(event, timeout_ns);
 }
 
 // ---- queues and lists --------------------------------------------------------------------------
 
-ze_result_t double_zeCommandQueueCreate(ze_context_handle_t context, ze_device_handle_t device,
-                                        const ze_command_queue_desc_t *desc,
-                                        ze_command_queue_handle_t *out) {
+ze_result_t zed_zeCommandQueueCreate(ze_context_handle_t context, ze_device_handle_t device,
+                                     const ze_command_queue_desc_t *desc,
+                                     ze_command_queue_handle_t *out) {
     ze_command_queue_handle_t q = calloc(1, sizeof(*q));
     (void)context;
     (void)device;
@@ -89,15 +89,15 @@ ze_result_t double_zeCommandQueueCreate(ze_context_handle_t context, ze_device_h
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeCommandQueueDestroy(ze_command_queue_handle_t queue) {
+ze_result_t zed_zeCommandQueueDestroy(ze_command_queue_handle_t queue) {
     work_destroy(queue->work);
     free(queue);
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t queue, uint32_t n,
-                                                     ze_command_list_handle_t *lists,
-                                                     ze_fence_handle_t fence) {
+ze_result_t zed_zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t queue, uint32_t n,
+                                                  ze_command_list_handle_t *lists,
+                                                  ze_fence_handle_t fence) {
     if (fence != NULL) {
         return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
     }
@@ -106,8 +106,7 @@ ze_result_t double_zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t q
     }
     for (uint32_t i = 0; i < n; i++) {
         if (!lists[i]->is_closed) {
-            double_complain("a list is executed that is not closed");
-            return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+            zed_complain("a list is executed that is not closed");
         }
         for (const command *c = lists[i]->first; c != NULL; c = c->next) {
             work_put(queue->work, command_copy(c));
@@ -125,19 +124,18 @@ static ze_result_t make_list(ze_command_list_handle_t *out) {
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeCommandListCreate(ze_context_handle_t context, ze_device_handle_t device,
-                                       const ze_command_list_desc_t *desc,
-                                       ze_command_list_handle_t *out) {
+ze_result_t zed_zeCommandListCreate(ze_context_handle_t context, ze_device_handle_t device,
+                                    const ze_command_list_desc_t *desc,
+                                    ze_command_list_handle_t *out) {
     (void)context;
     (void)device;
     (void)desc;
     return make_list(out);
 }
 
-ze_result_t double_zeCommandListCreateImmediate(ze_context_handle_t context,
-                                                ze_device_handle_t device,
-                                                const ze_command_queue_desc_t *desc,
-                                                ze_command_list_handle_t *out) {
+ze_result_t zed_zeCommandListCreateImmediate(ze_context_handle_t context, ze_device_handle_t device,
+                                             const ze_command_queue_desc_t *desc,
+                                             ze_command_list_handle_t *out) {
     (void)context;
     (void)device;
     if (make_list(out) != ZE_RESULT_SUCCESS || ((*out)->work = work_create()) == NULL) {
@@ -148,14 +146,14 @@ ze_result_t double_zeCommandListCreateImmediate(ze_context_handle_t context,
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeCommandListDestroy(ze_command_list_handle_t list) {
+ze_result_t zed_zeCommandListDestroy(ze_command_list_handle_t list) {
     work_destroy(list->work);
     command_free(list->first);
     free(list);
     return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeCommandListClose(ze_command_list_handle_t list) {
+ze_result_t zed_zeCommandListClose(ze_command_list_handle_t list) {
     list->is_closed = true;
     return ZE_RESULT_SUCCESS;
 }
@@ -167,9 +165,8 @@ static ze_result_t append(ze_command_list_handle_t list, command *c, ze_event_ha
     if (work_is_lost()) {
         return ZE_RESULT_ERROR_DEVICE_LOST;
     }
-    if (list->is_closed || n_waits > DOUBLE_WAITS) {
-        double_complain("a command for a closed list, or one with too many waits");
-        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (list->is_closed || n_waits > ZED_WAITS) {
+        zed_complain("a command for a closed list, or one with too many waits");
     }
     c->signals = signals;
     c->n_waits = n_waits;
@@ -189,36 +186,39 @@ static ze_result_t append(ze_command_list_handle_t list, command *c, ze_event_ha
     return work_is_lost() ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_SUCCESS;
 }
 
-ze_result_t double_zeCommandListAppendBarrier(ze_command_list_handle_t list,
-                                              ze_event_handle_t signals, uint32_t n_waits,
-                                              ze_event_handle_t *waits) {
+ze_result_t zed_zeCommandListAppendBarrier(ze_command_list_handle_t list, ze_event_handle_t signals,
+                                           uint32_t n_waits, ze_event_handle_t *waits) {
     command c = {.kind = COMMAND_BARRIER};
     return append(list, &c, signals, n_waits, waits);
 }
 
-ze_result_t double_zeCommandListAppendEventReset(ze_command_list_handle_t list,
-                                                 ze_event_handle_t event) {
+ze_result_t zed_zeCommandListAppendEventReset(ze_command_list_handle_t list,
+                                              ze_event_handle_t event) {
     command c = {.kind = COMMAND_RESET, .reset = event};
     return append(list, &c, NULL, 0, NULL);
 }
 
-ze_result_t double_zeCommandListAppendMemoryCopy(ze_command_list_handle_t list, void *dst,
-                                                 const void *src, size_t bytes,
-                                                 ze_event_handle_t signals, uint32_t n_waits,
-                                                 ze_event_handle_t *waits) {
-    command c = {.kind = COMMAND_COPY, .dst = dst, .src = src, .bytes = bytes, .rows = 1};
+ze_result_t zed_zeCommandListAppendMemoryCopy(ze_command_list_handle_t list, void *dst,
+                                              const void *src, size_t bytes,
+                                              ze_event_handle_t signals, uint32_t n_waits,
+                                              ze_event_handle_t *waits) {
+    command c = {.kind = COMMAND_COPY,
+                 .dst = (uint64_t)(uintptr_t)dst,
+                 .src = (uint64_t)(uintptr_t)src,
+                 .bytes = bytes,
+                 .rows = 1};
     return append(list, &c, signals, n_waits, waits);
 }
 
 // Of regions that begin at their origin, in two dimensions.
-ze_result_t double_zeCommandListAppendMemoryCopyRegion(
+ze_result_t zed_zeCommandListAppendMemoryCopyRegion(
     ze_command_list_handle_t list, void *dst, const ze_copy_region_t *dst_region,
     uint32_t dst_pitch, uint32_t dst_slice, const void *src, const ze_copy_region_t *src_region,
     uint32_t src_pitch, uint32_t src_slice, ze_event_handle_t signals, uint32_t n_waits,
     ze_event_handle_t *waits) {
     command c = {.kind = COMMAND_COPY,
-                 .dst = dst,
-                 .src = src,
+                 .dst = (uint64_t)(uintptr_t)dst,
+                 .src = (uint64_t)(uintptr_t)src,
                  .bytes = dst_region->width,
                  .rows = dst_region->height,
                  .dst_pitch = dst_pitch,
@@ -230,34 +230,35 @@ ze_result_t double_zeCommandListAppendMemoryCopyRegion(
     return append(list, &c, signals, n_waits, waits);
 }
 
-ze_result_t double_zeCommandListAppendMemoryFill(ze_command_list_handle_t list, void *ptr,
-                                                 const void *pattern, size_t pattern_bytes,
-                                                 size_t bytes, ze_event_handle_t signals,
-                                                 uint32_t n_waits, ze_event_handle_t *waits) {
-    command c = {.kind = COMMAND_FILL, .dst = ptr, .bytes = bytes, .pattern_bytes = pattern_bytes};
+ze_result_t zed_zeCommandListAppendMemoryFill(ze_command_list_handle_t list, void *ptr,
+                                              const void *pattern, size_t pattern_bytes,
+                                              size_t bytes, ze_event_handle_t signals,
+                                              uint32_t n_waits, ze_event_handle_t *waits) {
+    command c = {.kind = COMMAND_FILL,
+                 .dst = (uint64_t)(uintptr_t)ptr,
+                 .bytes = bytes,
+                 .pattern_bytes = pattern_bytes};
     if (pattern_bytes == 0 || pattern_bytes > sizeof(c.pattern) || bytes % pattern_bytes != 0) {
         return ZE_RESULT_ERROR_INVALID_SIZE;
     }
-    if (double_owner(ptr, bytes) == 0) {
-        double_complain("a fill outside of a memory");
-        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (double_memory_find(c.dst, bytes) == NULL) {
+        zed_complain("a fill outside of a memory");
     }
     memcpy(c.pattern, pattern, pattern_bytes);
     return append(list, &c, signals, n_waits, waits);
 }
 
-ze_result_t double_zeCommandListAppendLaunchKernel(ze_command_list_handle_t list,
-                                                   ze_kernel_handle_t kernel,
-                                                   const ze_group_count_t *groups,
-                                                   ze_event_handle_t signals, uint32_t n_waits,
-                                                   ze_event_handle_t *waits) {
+ze_result_t zed_zeCommandListAppendLaunchKernel(ze_command_list_handle_t list,
+                                                ze_kernel_handle_t kernel,
+                                                const ze_group_count_t *groups,
+                                                ze_event_handle_t signals, uint32_t n_waits,
+                                                ze_event_handle_t *waits) {
     command c = {.kind = COMMAND_LAUNCH,
                  .launch = &kernel->kernel,
                  .groups = {groups->groupCountX, groups->groupCountY, groups->groupCountZ}};
     for (uint32_t i = 0; i < kernel->kernel.n_args; i++) {
         if (kernel->kernel.bytes[i] == 0) {
-            double_complain("a launch without all arguments");
-            return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+            zed_complain("a launch without all arguments");
         }
     }
     return append(list, &c, signals, n_waits, waits);

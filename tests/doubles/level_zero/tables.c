@@ -11,7 +11,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-#define PUT(member, name) table->pfn##member = double_##name;
+#define PUT(member, name) table->pfn##member = zed_##name;
 
 // A function that fills one of the tables.
 #define TABLE(function, type, LIST)                                      \

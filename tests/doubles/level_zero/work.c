@@ -129,37 +129,55 @@ static command *take(work *w) {
 }
 
 static void delay(work *w) {
+    const double_settings *settings = double_settings_get();
     const uint64_t drawn = draw(w);
-    if (drawn % 16 == 0) {
-        const struct timespec pause = {.tv_nsec = (long)(drawn >> 8) % 150000 + 1000};
+    if (settings->pause_us > 0 && (int64_t)(drawn % 1000) < settings->pauses) {
+        const uint64_t us = (drawn >> 16) % (uint64_t)settings->pause_us;
+        const struct timespec pause = {.tv_nsec = (long)us * 1000};
         nanosleep(&pause, NULL);
     }
 }
 
+// An address of the device; or of the host, which a copy may name too.
+static unsigned char *pointer_of(uint64_t address, size_t bytes) {
+    unsigned char *ptr = double_memory_find(address, bytes);
+    if (ptr == NULL && (address >> 48 != 0 || double_memory_find(address, 0) != NULL)) {
+        zed_complain("a copy outside of a memory");
+    }
+    return ptr != NULL ? ptr : (unsigned char *)(uintptr_t)address;
+}
+
+static void copy(const command *c) {
+    const size_t rest = c->rows - 1;
+    unsigned char *dst = pointer_of(c->dst, rest * c->dst_pitch + c->bytes);
+    const unsigned char *src = pointer_of(c->src, rest * c->src_pitch + c->bytes);
+    for (size_t i = 0; i < c->rows; i++) {
+        memmove(dst + i * c->dst_pitch, src + i * c->src_pitch, c->bytes);
+    }
+}
+
 static void fill(const command *c) {
+    unsigned char *dst = pointer_of(c->dst, c->bytes);
     for (size_t i = 0; i < c->bytes; i += c->pattern_bytes) {
-        memcpy(c->dst + i, c->pattern, c->pattern_bytes);
+        memcpy(dst + i, c->pattern, c->pattern_bytes);
     }
 }
 
 static void run(const command *c) {
-    if (c->kind == COMMAND_LAUNCH) {
-        (void)double_run(c->launch, c->groups);
-    } else if (c->kind == COMMAND_COPY) {
-        for (size_t i = 0; i < c->rows; i++) {
-            memmove(c->dst + i * c->dst_pitch, c->src + i * c->src_pitch, c->bytes);
-        }
-    } else if (c->kind == COMMAND_FILL) {
-        fill(c);
+    switch (c->kind) {
+    case COMMAND_LAUNCH: zed_run(c->launch, c->groups); break;
+    case COMMAND_COPY: copy(c); break;
+    case COMMAND_FILL: fill(c); break;
+    default: break;
     }
 }
 
 // Runs with the lock held; it is given up meanwhile.
 static void run_one(work *w, command *c) {
-    const int64_t lost_at = double_setting("PGD_DOUBLE_LOST_AFTER", 0);
+    const int64_t most = double_settings_get()->lose;
     w->is_busy = true;
     n_launches += c->kind == COMMAND_LAUNCH;
-    is_lost = is_lost || (lost_at > 0 && n_launches >= lost_at);
+    is_lost = is_lost || (most > 0 && n_launches > most);
     if (!is_lost) {
         pthread_mutex_unlock(&lock);
         delay(w);
@@ -205,8 +223,7 @@ work *work_create(void) {
         return NULL;
     }
     pthread_mutex_lock(&lock);
-    w->random =
-        (uint64_t)double_setting("PGD_DOUBLE_SEED", 1) * UINT64_C(0x9e3779b97f4a7c15) + ++n_queues;
+    w->random = (uint64_t)double_settings_get()->seed * UINT64_C(0x9e3779b97f4a7c15) + ++n_queues;
     w->random |= 1;
     pthread_mutex_unlock(&lock);
     if (pthread_create(&w->thread, NULL, thread, w) != 0) {
@@ -216,13 +233,13 @@ work *work_create(void) {
     return w;
 }
 
-void work_put(work *w, command *first) {
+void work_put(work *w, command *c) {
     pthread_mutex_lock(&lock);
     command **last = &w->first;
     while (*last != NULL) {
         last = &(*last)->next;
     }
-    *last = first;
+    *last = c;
     pthread_cond_broadcast(&bell);
     pthread_mutex_unlock(&lock);
 }

@@ -1,7 +1,6 @@
-// Memory, modules and launches on an OpenCL device of this machine (PoCL).
+// Modules, kernels and launches, on an OpenCL device of this machine (PoCL).
 //
-// PoCL has no SPIR-V: the translator turns a module into LLVM bitcode, which PoCL takes. Memory is
-// the process's own, so device addresses are host addresses.
+// PoCL has no SPIR-V: the translator turns a module into LLVM bitcode, which PoCL takes.
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
 #include <pthread.h>
@@ -39,27 +38,14 @@ static struct {
 #undef CL_SLOT
 } cl;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below, and arguments
 static cl_device_id device;
 static cl_context context;
 static cl_command_queue queue;
-static int64_t n_allocations;
 
-typedef struct allocation {
-    struct allocation *next;
-    unsigned char *ptr;
-    size_t bytes;
-    bool on_host;
-} allocation;
-static allocation *allocations;
-
-int64_t double_setting(const char *name, int64_t otherwise) {
-    const char *text = getenv(name);
-    return text == NULL || text[0] == '\0' ? otherwise : strtoll(text, NULL, 10);
-}
-
-void double_complain(const char *what) {
-    fprintf(stderr, "level zero double: %s\n", what);
+void zed_complain(const char *what) {
+    fprintf(stderr, "the Level Zero double: %s\n", what);
+    abort();
 }
 
 // ---- device ------------------------------------------------------------------------------------
@@ -80,20 +66,9 @@ static bool find_functions(void) {
 }
 
 static bool find_device(void) {
-    cl_platform_id list[16];
-    cl_uint n = 0;
-    if (cl.clGetPlatformIDs(16, list, &n) != CL_SUCCESS) {
-        return false;
-    }
-    for (cl_uint i = 0; i < n && i < 16; i++) {
-        char name[128] = "";
-        cl.clGetPlatformInfo(list[i], CL_PLATFORM_NAME, sizeof(name) - 1, name, NULL);
-        if (strstr(name, "Portable Computing Language") != NULL &&
-            cl.clGetDeviceIDs(list[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS) {
-            return true;
-        }
-    }
-    return false;
+    cl_platform_id platform = NULL;
+    return cl.clGetPlatformIDs(1, &platform, NULL) == CL_SUCCESS &&
+           cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS;
 }
 
 static bool make_device(void) {
@@ -108,75 +83,11 @@ static bool make_device(void) {
     return error == CL_SUCCESS;
 }
 
-bool double_open(void) {
+bool zed_open(void) {
     pthread_mutex_lock(&lock);
     const bool made = queue != NULL || make_device();
     pthread_mutex_unlock(&lock);
     return made;
-}
-
-// ---- memory ------------------------------------------------------------------------------------
-
-ze_result_t double_alloc(size_t bytes, bool on_host, void **out) {
-    const int64_t oom_at = double_setting("PGD_DOUBLE_OOM_AT", 0);
-    allocation *a = calloc(1, sizeof(*a));
-    *out = NULL;
-    if (a == NULL || posix_memalign((void **)&a->ptr, 4096, bytes) != 0) {
-        free(a);
-        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    }
-    memset(a->ptr, 0xa5, bytes); // nobody may count on zeros
-    a->bytes = bytes;
-    a->on_host = on_host;
-    pthread_mutex_lock(&lock);
-    n_allocations++;
-    const bool refused = oom_at > 0 && n_allocations >= oom_at;
-    if (!refused) {
-        a->next = allocations;
-        allocations = a;
-    }
-    pthread_mutex_unlock(&lock);
-    if (refused) {
-        free(a->ptr);
-        free(a);
-        return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-    }
-    *out = a->ptr;
-    return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t double_free(void *ptr) {
-    allocation **at = &allocations;
-    pthread_mutex_lock(&lock);
-    while (*at != NULL && (*at)->ptr != ptr) {
-        at = &(*at)->next;
-    }
-    allocation *found = *at;
-    if (found != NULL) {
-        *at = found->next;
-    }
-    pthread_mutex_unlock(&lock);
-    if (found == NULL) {
-        double_complain("zeMemFree of what was not allocated");
-        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    }
-    memset(found->ptr, 0x5a, found->bytes); // who still reads it gets this
-    free(found->ptr);
-    free(found);
-    return ZE_RESULT_SUCCESS;
-}
-
-int double_owner(const void *ptr, size_t bytes) {
-    const unsigned char *p = ptr;
-    int owner = 0;
-    pthread_mutex_lock(&lock);
-    for (const allocation *a = allocations; a != NULL && owner == 0; a = a->next) {
-        if (p >= a->ptr && p < a->ptr + a->bytes && bytes <= (size_t)(a->ptr + a->bytes - p)) {
-            owner = a->on_host ? 2 : 1;
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return owner;
 }
 
 // ---- modules -----------------------------------------------------------------------------------
@@ -234,7 +145,7 @@ static unsigned char *bitcode_of(const void *spirv, size_t bytes, size_t *out_n)
     return bitcode;
 }
 
-ze_result_t double_module_make(const void *spirv, size_t bytes, double_module *out) {
+ze_result_t zed_module_make(const void *spirv, size_t bytes, zed_module *out) {
     size_t n = 0;
     unsigned char *bitcode = bitcode_of(spirv, bytes, &n);
     const unsigned char *list = bitcode;
@@ -266,7 +177,7 @@ ze_result_t double_module_make(const void *spirv, size_t bytes, double_module *o
                                                      : ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
 }
 
-void double_module_end(double_module *m) {
+void zed_module_end(zed_module *m) {
     pthread_mutex_lock(&lock);
     if (m->program != NULL) {
         cl.clReleaseProgram(m->program);
@@ -282,7 +193,7 @@ enum { OP_ENTRY_POINT = 15, OP_TYPE_POINTER = 32, OP_FUNCTION = 54, OP_PARAMETER
 enum { CLASS_CONSTANT = 0, CLASS_GROUPS = 5, HEADER_WORDS = 5 };
 
 // Storage class of a pointer type, -1 if it is none.
-static int class_of(const double_module *m, uint32_t type) {
+static int class_of(const zed_module *m, uint32_t type) {
     for (size_t i = HEADER_WORDS; i < m->n_words; i += m->words[i] >> 16) {
         if ((m->words[i] & 0xffffu) == OP_TYPE_POINTER && m->words[i + 1] == type) {
             return (int)m->words[i + 2];
@@ -295,7 +206,7 @@ static int class_of(const double_module *m, uint32_t type) {
 }
 
 // The arguments of an entry point: memories and values.
-static bool find_args(const double_module *m, const char *name, double_kernel *k) {
+static bool find_args(const zed_module *m, const char *name, zed_kernel *k) {
     uint32_t function = 0;
     bool inside = false;
     for (size_t i = HEADER_WORDS; i < m->n_words && m->words[i] >> 16 != 0;
@@ -306,7 +217,7 @@ static bool find_args(const double_module *m, const char *name, double_kernel *k
             function = w[2];
         } else if (op == OP_FUNCTION) {
             inside = function != 0 && w[2] == function;
-        } else if (op == OP_PARAMETER && inside && k->n_args < DOUBLE_ARGS) {
+        } else if (op == OP_PARAMETER && inside && k->n_args < ZED_ARGS) {
             const int class = class_of(m, w[1]);
             k->kinds[k->n_args++] =
                 class == CLASS_CONSTANT || class == CLASS_GROUPS ? ARG_MEMORY : ARG_VALUE;
@@ -315,7 +226,7 @@ static bool find_args(const double_module *m, const char *name, double_kernel *k
     return function != 0;
 }
 
-ze_result_t double_kernel_make(const double_module *m, const char *name, double_kernel *out) {
+ze_result_t zed_kernel_make(const zed_module *m, const char *name, zed_kernel *out) {
     cl_int error = CL_SUCCESS;
     memset(out, 0, sizeof(*out));
     if (!find_args(m, name, out)) {
@@ -327,17 +238,19 @@ ze_result_t double_kernel_make(const double_module *m, const char *name, double_
     return error == CL_SUCCESS ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
 }
 
-void double_kernel_end(double_kernel *k) {
+void zed_kernel_end(zed_kernel *k) {
     pthread_mutex_lock(&lock);
     cl.clReleaseKernel(k->kernel);
     pthread_mutex_unlock(&lock);
 }
 
-static cl_int set_args(const double_kernel *k) {
+static cl_int set_args(const zed_kernel *k) {
     for (cl_uint i = 0; i < k->n_args; i++) {
+        uint64_t address = 0;
         void *ptr = NULL;
         if (k->kinds[i] == ARG_MEMORY) {
-            memcpy(&ptr, k->values[i], sizeof(ptr));
+            memcpy(&address, k->values[i], sizeof(address));
+            ptr = address == 0 ? NULL : double_memory_find(address, 0);
         }
         const cl_int error = k->kinds[i] == ARG_MEMORY
                                  ? cl.clSetKernelArgSVMPointer(k->kernel, i, ptr)
@@ -349,7 +262,7 @@ static cl_int set_args(const double_kernel *k) {
     return CL_SUCCESS;
 }
 
-bool double_run(const double_kernel *k, const uint32_t groups[3]) {
+void zed_run(const zed_kernel *k, const uint32_t groups[3]) {
     const size_t local[3] = {k->group[0], k->group[1], k->group[2]};
     const size_t global[3] = {local[0] * groups[0], local[1] * groups[1], local[2] * groups[2]};
     pthread_mutex_lock(&lock);
@@ -358,13 +271,7 @@ bool double_run(const double_kernel *k, const uint32_t groups[3]) {
         error = cl.clEnqueueNDRangeKernel(queue, k->kernel, 3, NULL, global, local, 0, NULL, NULL);
     }
     pthread_mutex_unlock(&lock);
-    if (error == CL_SUCCESS) {
-        error = cl.clFinish(queue);
+    if (error != CL_SUCCESS || cl.clFinish(queue) != CL_SUCCESS) {
+        zed_complain("PoCL does not run a launch");
     }
-    if (error != CL_SUCCESS) {
-        char text[64];
-        snprintf(text, sizeof(text), "a launch fails with %d", (int)error);
-        double_complain(text);
-    }
-    return error == CL_SUCCESS;
 }
