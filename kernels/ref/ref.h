@@ -70,6 +70,9 @@ typedef struct pgd_ref_kv {
     unsigned char *mem;
 } pgd_ref_kv;
 
+// 1 when the dtypes are known and go together with the scale mode.
+int pgd_ref_kv_is_known(const pgd_kv_desc *desc);
+
 // Bytes of one block id, all layers.
 uint64_t pgd_ref_kv_block_bytes(const pgd_kv_desc *desc);
 
