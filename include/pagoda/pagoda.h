@@ -79,6 +79,9 @@ typedef struct pgd_engine_options {
     const char *weight_cache;
     uint32_t no_deterministic; // 1: results may depend on what else is in the batch, if faster
     uint32_t reserved2;
+    // Weights of f32, bf16 and f16 are quantized while they are loaded: "q8_0", "q4_0", "q4_k",
+    // "int8" ...; NULL or "none" = as they are stored.
+    const char *quant;
 } pgd_engine_options;
 
 // Opens the device, plans memory, loads the model.

@@ -71,8 +71,10 @@ static pgd_status prepare_weight(pgd_model *m, pgd_queue *q, const pgd_load_matr
     }
     const pgd_range dst = {.buffer = out->buffer, .bytes = plan.bytes};
     const pgd_range room = {.buffer = scratch, .bytes = plan.scratch};
-    pgd_load_plan_take(m->desc.plan, matrix);
-    pgd_status status = pgd_load_plan_check(matrix);
+    pgd_status status = pgd_load_plan_take(m->desc.plan, matrix);
+    if (status == PGD_OK) {
+        status = pgd_load_plan_check(matrix);
+    }
     if (status == PGD_OK) {
         status = m->d->weight->prepare(m->d, q, &desc, &dst, &room, &out->handle);
     }
