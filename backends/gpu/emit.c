@@ -205,8 +205,7 @@ pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, bool at
     }
     pgd_status code = driver->launch(d->host, q->queue, &l);
     if (code != PGD_OK) {
-        int32_t none = PGD_OK;
-        atomic_compare_exchange_strong(&q->fault, &none, code);
+        gpu_fault(q, code);
     }
     return code;
 }

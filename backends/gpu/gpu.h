@@ -91,6 +91,8 @@ pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support 
 // OK when [offset, offset + bytes) lies in the buffer.
 pgd_status gpu_range(const pgd_device *d, const char *name, const pgd_buffer *buffer,
                      uint64_t offset, uint64_t bytes) PGD_MUST_USE;
+// Keeps the queue's first fault.
+void gpu_fault(pgd_queue *q, pgd_status code);
 // Waits until the queue has done everything.
 pgd_status gpu_drain(const pgd_device *d, pgd_queue *q) PGD_MUST_USE;
 pgd_status gpu_not_recording(const pgd_device *d, const pgd_queue *q,

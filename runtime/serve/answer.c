@@ -134,13 +134,13 @@ pgd_status pgd_serve_add_prompt(pgd_serve_call *call, pgd_serve_choice *c, const
     pgd_text scratch = {0};
     pgd_status status = PGD_OK;
     const int32_t columns = o->n_prompt_logprobs + 1;
-    for (int32_t i = 0; call->echoes_logprobs && i < o->n_prompt && status == PGD_OK; i++) {
+    for (int32_t i = 0; call->body.echoes_logprobs && i < o->n_prompt && status == PGD_OK; i++) {
         const size_t row = (size_t)i * (size_t)columns;
         status =
             add_completion_token(call, c, o->prompt_ids[i], i > 0 ? o->prompt_logprobs + row : NULL,
                                  o->prompt_logprob_ids + row, columns, &scratch);
     }
-    if (status == PGD_OK && call->body.values[PGD_SERVE_prompt_logprobs].json != NULL) {
+    if (status == PGD_OK && call->body.values[PGD_API_prompt_logprobs].json != NULL) {
         status = add_prompt_list(call, &c->prompt, o, &scratch);
     }
     pgd_text_free(&scratch);

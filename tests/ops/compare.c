@@ -109,6 +109,11 @@ void ops_compare_values(ops_fixture *f, const char *name, int32_t dtype, const v
     while (ops_tolerance[row].dtype != judge && row < 2) {
         row++;
     }
+    if (f->session->measured != NULL && f->n_asks > 0) {
+        f->session->measured(f->session->arg, f->asks[0].op, judge, m.worst,
+                             m.size > 0 ? m.error / m.size : 0,
+                             m.worst > ops_tolerance[row].largest[tolerance - 1]);
+    }
     if (m.worst > ops_tolerance[row].largest[tolerance - 1]) {
         ops_fail(f, "%s [%lld, %lld]: device %.9g, reference %.9g, off by %.2g of the row (%.2g)",
                  name, (long long)(m.at / width), (long long)(m.at % width),
