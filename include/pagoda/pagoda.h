@@ -55,7 +55,7 @@ typedef struct pgd_engine_options {
     const char *const *plugins; // further plugin files
     uint32_t n_plugins;
     uint32_t allow_slow;            // 1: operations without a fast place may run on the host
-    const char *kv_cache_dtype;     // NULL or "auto" = the device's; "f32", "bf16", "f16"
+    const char *kv_cache_dtype;     // NULL or "auto" = the device's; "f32", "bf16", "f16", "int8"
     const char *memory;             // NULL = "90%" of what is free; "4GiB", "50%"
     int32_t num_blocks;             // of the KV cache, block 0 included; 0 = what memory allows
     int32_t block_size;             // tokens of a block, 0 = 16

@@ -203,7 +203,7 @@ static pgd_status add_model(const bench *b, pgd_text *t) {
     const pgd_engine_work *w = &b->work;
     PGD_TRY(add_text(t, "model", b->info.model));
     PGD_TRY(add_text(t, "architecture", b->info.architecture));
-    PGD_TRY(add_text(t, "dtype", pgd_dtype_name(w->dtype)));
+    PGD_TRY(add_text(t, "dtype", w->stored));
     PGD_TRY(add_text(t, "kv_dtype", pgd_dtype_name(w->kv_dtype)));
     return pgd_text_format(
         t,
@@ -239,7 +239,7 @@ static pgd_status json_head(const bench *b, pgd_text *t) {
 
 static void print_head(const bench *b) {
     printf("model   %s (%s), %.1f M parameters, %.1f MB of weights\n", b->info.model,
-           pgd_dtype_name(b->work.dtype), (double)b->info.parameters / 1e6,
+           b->work.stored, (double)b->info.parameters / 1e6,
            (double)b->work.weight_bytes / 1e6);
     printf("device  %s %s, %s, %u workers", b->info.device, b->info.device_name, b->arch,
            b->n_workers);

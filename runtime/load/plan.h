@@ -40,14 +40,18 @@ typedef struct pgd_load_matrix {
     int32_t role;  // PGD_LOAD_W_...
     int32_t layer; // -1 for EMBED and HEAD
     uint32_t uses; // PGD_USE_...
-    int32_t dtype; // of all parts
+    int32_t dtype; // of all parts; PGD_DTYPE_NONE with a scheme
     int64_t n;     // rows of all parts
     int64_t k;     // columns
     uint32_t n_parts;
-    uint32_t reserved0;
+    int32_t scheme;           // PGD_SCHEME_...; PARTS when the parts' schemes differ
+    uint64_t bytes;           // as stored, all parts
     pgd_weight_part parts[3]; // whole matrices; data.ptr aligned to the element
     char name[96];            // for messages: "model.layers.0.self_attn.{q,k,v}_proj.weight"
 } pgd_load_matrix;
+
+// How a matrix is stored, for messages: "bf16", "q4_k", "mixed".
+const char *pgd_load_matrix_stored(const pgd_load_matrix *matrix);
 
 typedef struct pgd_load_vector {
     int32_t kind;  // PGD_LOAD_V_...
@@ -67,8 +71,9 @@ typedef struct pgd_load_plan {
 } pgd_load_plan;
 
 // c and w must live as long as the plan (names and data are borrowed from w).
-//   fails  NOT_FOUND (a tensor is missing), INVALID (shape, or dtypes differ within one joined
-//          matrix), UNSUPPORTED (dtype): each names the tensor, the file, and what is allowed
+//   fails  NOT_FOUND (a tensor is missing), INVALID (shape, or plain dtypes differ within one joined
+//          matrix), UNSUPPORTED (dtype or type of blocks): each names the tensor, the file, and what
+//          is allowed
 pgd_status pgd_load_plan_create(const pgd_load_config *c, const pgd_load_weights *w,
                                 pgd_load_plan **out) PGD_MUST_USE;
 void pgd_load_plan_destroy(pgd_load_plan *plan); // NULL is fine
@@ -77,6 +82,11 @@ void pgd_load_plan_destroy(pgd_load_plan *plan); // NULL is fine
 // take and lose them by give; of mapped files give lets the pages go. One thread.
 void pgd_load_plan_take(const pgd_load_plan *plan, const pgd_load_matrix *matrix);
 void pgd_load_plan_give(const pgd_load_plan *plan, const pgd_load_matrix *matrix);
+
+// Looks at every block of a matrix for scales that are no finite numbers.
+//   fails  DATA_LOSS, naming the matrix and the block
+//   cost   reads the matrix once
+pgd_status pgd_load_plan_check(const pgd_load_matrix *matrix) PGD_MUST_USE;
 
 // pgd_load_weights_identity of the weights behind the plan.
 pgd_status pgd_load_plan_identity(const pgd_load_plan *plan, pgd_text *t) PGD_MUST_USE;
