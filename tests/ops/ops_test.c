@@ -124,6 +124,7 @@ static int run(ops_session *s, const options *o) {
     }
     ops_suite_rows(s);
     ops_suite_gemm(s);
+    ops_suite_quant(s);
     ops_suite_attn(s);
     ops_suite_sample(s);
     ops_suite_invariant(s);
