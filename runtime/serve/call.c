@@ -171,6 +171,7 @@ static void free_call(pgd_serve_call *call) {
             pgd_text_free(texts[k]);
         }
         pgd_mem_free(c->stop_text);
+        pgd_api_tools_free(&c->tools);
     }
     pgd_serve_prompts_free(call);
     pgd_api_body_free(&call->body);
@@ -288,7 +289,8 @@ static void observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t now)
     for (int32_t i = 0; i < call->n; i++) {
         pgd_serve_choice *c = &call->choices[p->index * call->n + i];
         const char *reason = c->finish_reason != NULL ? c->finish_reason : "error";
-        const int32_t end = strcmp(reason, "stop") == 0     ? PGD_SERVE_END_stop
+        const int32_t said = strcmp(reason, "stop") == 0 || strcmp(reason, "tool_calls") == 0;
+        const int32_t end = said                            ? PGD_SERVE_END_stop
                             : strcmp(reason, "length") == 0 ? PGD_SERVE_END_length
                             : strcmp(reason, "abort") == 0  ? PGD_SERVE_END_abort
                                                             : PGD_SERVE_END_error;
@@ -358,6 +360,24 @@ static pgd_status add_echo(pgd_serve_prompt *p, pgd_serve_choice *c) {
     return pgd_text_add_str(&c->text, pgd_text_view(&p->text));
 }
 
+// The delta's text into content and calls of tools.
+static pgd_status add_text(pgd_serve_call *call, pgd_serve_choice *c, const pgd_delta *d) {
+    if (!call->wants_calls) {
+        return add_bytes(&c->text, d->text, d->text_len);
+    }
+    if (!pgd_api_int(&call->body, PGD_API_parallel_tool_calls, 1)) {
+        c->tools.most = 1;
+    }
+    PGD_TRY(pgd_api_tools_read(&c->tools, (pgd_str){d->text, d->text_len}, &c->text));
+    if (c->finish_reason == NULL) {
+        return PGD_OK;
+    }
+    if (strcmp(c->finish_reason, "stop") == 0 && pgd_api_tools_shown(&c->tools) > 0) {
+        c->finish_reason = "tool_calls";
+    }
+    return pgd_api_tools_end(&c->tools, &c->text);
+}
+
 static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
     const char *at = (const char *)(r + 1);
     pgd_serve_prompt *p = &call->prompts[r->prompt];
@@ -386,7 +406,7 @@ static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
     observe_delta(call, &d, now);
     status = status == PGD_OK ? add_echo(p, c) : status;
     status = status == PGD_OK ? pgd_serve_add_delta(call, c, &d) : status;
-    status = status == PGD_OK ? add_bytes(&c->text, d.text, d.text_len) : status;
+    status = status == PGD_OK ? add_text(call, c, &d) : status;
     if (status == PGD_OK && call->stream) {
         status = pgd_serve_add_chunk(call, index, &call->out);
     }
