@@ -148,6 +148,10 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
 // May end the call.
 void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now);
 pgd_delta_fn pgd_serve_on_delta(void);
+// observe.c: figures; the second: the call waits no longer for its first token.
+void pgd_serve_observe_delta(pgd_serve_call *call, const pgd_delta *d, uint64_t now);
+void pgd_serve_observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t now);
+void pgd_serve_call_uncount(pgd_serve_call *call);
 // server.c: the open calls of a loop.
 void pgd_serve_calls_add(pgd_serve_call *call);
 void pgd_serve_calls_remove(pgd_serve_call *call);
