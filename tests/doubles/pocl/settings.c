@@ -57,7 +57,7 @@ static void read_environment(void) {
     if (copy == NULL) {
         return;
     }
-    for (char *item = strtok_r(copy, ",", &rest); item != NULL; item = strtok_r(NULL, ",", &rest)) {
+    for (char *item = strtok_r(copy, ",;", &rest); item != NULL; item = strtok_r(NULL, ",;", &rest)) {
         set(item);
     }
     free(copy);
