@@ -236,6 +236,55 @@ static void test_a_graph_of_copies_runs_when_launched(void **state) {
     d->queue->destroy(d, q);
 }
 
+// More rows than a grid has groups along an axis.
+static void test_a_weight_of_many_rows(void **state) {
+    (void)state;
+    enum { N = 70001, K = 3 };
+    float *values = malloc((size_t)N * K * sizeof(float));
+    float got[K] = {0};
+    pgd_weight *w = NULL;
+    pgd_weight_plan plan = {.size = sizeof(plan)};
+    const pgd_weight_part part = {.rows = N,
+                                  .cols = K,
+                                  .row_count = N,
+                                  .col_count = K,
+                                  .data = {.ptr = values, .bytes = (uint64_t)N * K * 4}};
+    const pgd_weight_desc desc = {.size = sizeof(desc),
+                                  .uses = PGD_USE_EMBED,
+                                  .dtype = PGD_F32,
+                                  .n_parts = 1,
+                                  .part_stride = sizeof(part),
+                                  .n = N,
+                                  .k = K,
+                                  .max_rows = 1,
+                                  .parts = &part};
+    const int64_t rows[3] = {0, 65536, N - 1};
+    for (int32_t i = 0; i < N * K; i++) {
+        values[i] = (float)i;
+    }
+    pgd_queue *q = new_queue(PGD_QUEUE_COMPUTE);
+    ok(d->weight->plan(d, &desc, &plan));
+    pgd_buffer *b = new_buffer(PGD_PLACE_DEVICE, plan.bytes);
+    pgd_buffer *scratch = new_buffer(PGD_PLACE_DEVICE, plan.scratch);
+    pgd_buffer *out = new_buffer(PGD_PLACE_DEVICE, sizeof(got));
+    ok(d->weight->prepare(d, q, &desc, &(pgd_range){b, 0, plan.bytes},
+                          &(pgd_range){scratch, 0, plan.scratch}, &w));
+    for (int32_t i = 0; i < 3; i++) {
+        const pgd_tensor t = {
+            .buffer = out, .dtype = PGD_F32, .rank = 1, .shape = {K}, .stride = {1}};
+        ok(d->weight->unpack(d, q, w, rows[i], &t));
+        copy(q, (pgd_copy){.src = out, .dst_offset = host_of(got), .bytes = sizeof(got)});
+        drain(q);
+        assert_memory_equal(got, values + rows[i] * K, sizeof(got));
+    }
+    d->weight->destroy(d, w);
+    d->memory->destroy(d, b);
+    d->memory->destroy(d, scratch);
+    d->memory->destroy(d, out);
+    d->queue->destroy(d, q);
+    free(values);
+}
+
 int main(int argc, char **argv) {
     uri = argc > 1 ? argv[1] : "cpu";
     const struct CMUnitTest tests[] = {
@@ -245,6 +294,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_a_queue_waits_for_another),
         cmocka_unit_test(test_time_points),
         cmocka_unit_test(test_a_graph_of_copies_runs_when_launched),
+        cmocka_unit_test(test_a_weight_of_many_rows),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
