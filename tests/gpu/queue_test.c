@@ -78,6 +78,30 @@ static void drain(pgd_queue *q) {
     ok(d->queue->host_wait(d, q, signal_of(q), PGD_WAIT_FOREVER));
 }
 
+// What a stand-in driver is told to say: those of an H100 and of an MI300X.
+static void test_facts(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind, *pci, *arch;
+        uint64_t bytes_per_s;
+        uint32_t units;
+    } known[] = {{"cuda:0", "0000:65:00.0", "sm_90", UINT64_C(3352320000000), 16},
+                 {"hip:0", "0000:c3:00.0", "gfx942:sramecc+:xnack-", UINT64_C(5324800000000), 8}};
+    const pgd_device_info *info = pgd_dev_info(dev);
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(info->uri, known[i].kind) == 0) {
+            assert_string_equal(info->pci, known[i].pci);
+            assert_string_equal(info->arch, known[i].arch);
+            assert_int_equal(info->bytes_per_s, known[i].bytes_per_s);
+            assert_int_equal(info->units, known[i].units);
+            assert_int_equal(info->kind, PGD_DEVICE_GPU);
+            assert_memory_equal(info->uuid, "stand-in of ", 12);
+        }
+    }
+    assert_true(info->bytes > 0);
+    assert_true(info->name[0] != '\0');
+}
+
 static void test_new_memory_is_zero_and_counted(void **state) {
     (void)state;
     uint64_t n_free = 0, n_total = 0, n_less = 0;
@@ -288,6 +312,7 @@ static void test_a_weight_of_many_rows(void **state) {
 int main(int argc, char **argv) {
     uri = argc > 1 ? argv[1] : "cpu";
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_facts),
         cmocka_unit_test(test_new_memory_is_zero_and_counted),
         cmocka_unit_test(test_staging_has_an_address),
         cmocka_unit_test(test_rows_with_pitches),
