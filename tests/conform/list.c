@@ -19,6 +19,7 @@ const conform_check conform_checks[] = {
     CHECK("loads.dependencies", 0, 0, dependencies, "linked with the C library and little else"),
     CHECK("loads.truth", 0, 1, truth, "library and manifest say the same"),
     CHECK("loads.probe", 0, 0, probe, "probe answers, with a reason when it finds nothing"),
+    CHECK("loads.silent", 0, 0, silent, "opening, work and closing print nothing, end nothing"),
     CHECK("loads.no_device", 0, 0, no_device, "drivers told to hide: a sentence, no crash"),
     CHECK("loads.info", 0, 1, info, "the device opens and describes itself"),
     CHECK("loads.sizes", 0, 0, sizes, "out-structs of older and newer hosts"),
