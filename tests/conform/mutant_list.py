@@ -259,3 +259,52 @@ add("image_ignores_ids", "serves.images", "image.c", "(uint64_t)w->image->ids[i]
     "* bytes")
 add("copies_anything", "serves.faults", "queue.c", "    if (b != NULL && (offset > b->bytes ||",
     "    if (0 && (offset > b->bytes ||")
+
+# ---- written when the tool was finished ----------------------------------------------------------
+FINISHED = len(MUTANTS)
+runs("ignored_eps", "ops.rmsnorm", "rmsnorm", "a->eps = 0;")
+add("weight_ignores_offset", "correct.offsets", "good.c",
+    ".rows = good_at(dst->buffer, dst->offset)};", ".rows = good_at(dst->buffer, 0)};")
+MUTANTS[-1] = MUTANTS[-1]._replace(
+    old="    unsigned char *to = good_at(dst->buffer, dst->offset);",
+    new="    pgd_range whole = {dst->buffer, 0, dst->bytes};\n    dst = &whole;\n"
+        "    unsigned char *to = good_at(dst->buffer, dst->offset);")
+add("cache_ignores_offset", "correct.offsets", "good.c",
+    ".mem = good_at(mem->buffer, mem->offset)};", ".mem = good_at(mem->buffer, 0)};")
+add("checks_first_of_list", "serves.faults", "queue.c",
+    "    for (uint32_t i = 0; i < n; i++) {\n        PGD_TRY(check_side(d, list[i].dst,",
+    "    for (uint32_t i = 0; i < n && i < 1; i++) {\n        PGD_TRY(check_side(d, list[i].dst,")
+runs("dense_rows", "ops.gemm", "gemm", "a->x.stride[0] = a->x.shape[1];")
+add("ignored_col_start", "ops.gemm", "good.c",
+    "    if (pgd_ref_weight_join(desc, to) != PGD_OK) {",
+    "    pgd_weight_desc first = *desc;\n    if (desc->n_parts == 1) {\n        part.col_start = 0;\n"
+    "        first.parts = &part;\n        desc = &first;\n    }\n"
+    "    if (pgd_ref_weight_join(desc, to) != PGD_OK) {")
+add("nan_wins", "ops.argmax", "ops.c", "    e->args.head.batch = &e->batch;\n",
+    """    e->args.head.batch = &e->batch;
+    if (e->op == PGD_OP_argmax) {
+        pgd_tensor *x = &e->args.argmax.x, *o = &e->args.argmax.out;
+        pgd_status code = ref->argmax(NULL, &e->args.argmax);
+        const pgd_batch_head *head = e->batch.mirror;
+        for (int r = 0; code == PGD_OK && r < head->n_out; r++) {
+            const float *row = (const float *)(uintptr_t)x->offset + r * x->stride[0];
+            int32_t *id = (int32_t *)(uintptr_t)o->offset + r;
+            for (int i = 0; *id >= 0 && i < x->shape[1]; i++) {
+                if (row[i] != row[i]) { *id = i; }
+            }
+        }
+        return code;
+    }
+""")
+runs("last_of_next_slot", "ops.embed", "embed", "e->batch.last -= 4;")
+runs("lse_not_written", "ops.attn", "attn", "a->lse.rank = 0;")
+runs("ignored_counter", "ops.sample", "sample",
+     "pgd_sampling *s = (pgd_sampling *)((char *)(uintptr_t)e->batch.mem->mem + "
+     "e->batch.sampling); for (int i = 0; i < 24; i++) { s[i].counter = 0; }")
+runs("ignored_window_right", "ops.attn", "attn", "a->window_right = 0;")
+runs("prompt_not_penalized", "ops.sample_fields", "sample",
+     "if (a->state.rank == 2) { int32_t *t = (int32_t *)(uintptr_t)a->state.offset; "
+     "for (int64_t i = 0; i < a->state.shape[0]; i++) { for (int64_t k = 0; k < "
+     "a->state.shape[1]; k++) { t[i * a->state.stride[0] + k] &= (1 << 30) - 1; } } }")
+for number in range(FINISHED, len(MUTANTS)):
+    MUTANTS[number] = MUTANTS[number]._replace(late=True)
