@@ -284,6 +284,7 @@ static pgd_status prepare(const pgd_device *d, pgd_queue *q, const pgd_weight_de
     if (code == PGD_OK) {
         pack job = {.w = w, .rows = rows};
         work.ctx = &job;
+        work.nodes = &cpu_self(d)->nodes;
         cpu_phase_set(&work, w->n_panels, (int64_t)(w->panel_bytes / 4), 0);
         if (work.n > 0) {
             cpu_phases_run(d->host, phases, 1);
