@@ -182,13 +182,14 @@ pgd_status pgd_engine_create(const pgd_engine_options *options, pgd_engine **out
     return PGD_OK;
 }
 
+// The queue goes first: that waits for what is enqueued, so that nothing is in use any more.
 void pgd_engine_unload(pgd_engine *e) {
-    pgd_dev_exec_destroy(e->dev, e->exec);
-    pgd_model_destroy(e->model);
-    pgd_dev_batch_destroy(e->batch);
     if (e->queue != NULL) {
         e->d->queue->destroy(e->d, e->queue);
     }
+    pgd_dev_exec_destroy(e->dev, e->exec);
+    pgd_model_destroy(e->model);
+    pgd_dev_batch_destroy(e->batch);
     pgd_dev_close(e->dev);
     e->exec = NULL;
     e->model = NULL;

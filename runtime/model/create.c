@@ -2,6 +2,7 @@
 // allocated, arguments built once. See model.h.
 #include "model/inner.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
@@ -46,6 +47,19 @@ pgd_status pgd_model_wait(const pgd_model *m, pgd_queue *q) {
     uint64_t value = 0;
     PGD_TRY(m->d->queue->signal(m->d, q, &value));
     return m->d->queue->host_wait(m->d, q, value, PGD_WAIT_FOREVER);
+}
+
+#define SETTLE_NS UINT64_C(10000000000)
+
+// Behind a failure: what is enqueued uses what is about to be destroyed. The sentence stays.
+static void settle(const pgd_model *m, pgd_queue *q, pgd_status failure) {
+    uint64_t value = 0;
+    char text[1400];
+    (void)snprintf(text, sizeof(text), "%s", pgd_fail_text(failure));
+    if (m->d->queue->signal(m->d, q, &value) != PGD_OK ||
+        m->d->queue->host_wait(m->d, q, value, SETTLE_NS) != PGD_OK) {
+        pgd_fail_set(failure, text);
+    }
 }
 
 // Copies host bytes to the start of a buffer and waits for it.
@@ -180,6 +194,7 @@ pgd_status pgd_model_create(const pgd_model_desc *desc, const pgd_batch *batch, 
     PGD_TRY(pgd_model_shell(desc, batch, out));
     pgd_status status = load(*out, queue);
     if (status != PGD_OK) {
+        settle(*out, queue, status);
         pgd_model_destroy(*out);
         *out = NULL;
     }

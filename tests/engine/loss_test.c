@@ -351,8 +351,9 @@ static void test_a_failing_op_is_computed_again(void **state) {
         right_answers(inner[k], &right);
         for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
             char device[160];
-            (void)snprintf(device, sizeof(device), "fault{op=%s;fail_nth=90;repeat=on;code=%s}(%s)",
-                           ops[i], i % 2 == 0 ? "INTERNAL" : "OUT_OF_MEMORY", inner[k]);
+            (void)snprintf(device, sizeof(device), "fault{op=%s;fail_nth=%d;repeat=on;code=%s}(%s)",
+                           ops[i].name, ops[i].nth, i % 2 == 0 ? "INTERNAL" : "OUT_OF_MEMORY",
+                           inner[k]);
             const setup s = {.device = device};
             pgd_engine *engine = open_engine(&s);
             run_all(engine, &right);

@@ -44,6 +44,7 @@ typedef struct double_settings {
     int64_t oom;      // the n-th allocation fails, 0 = none
     int64_t lose;     // the device is lost after n launches, 0 = never
     int64_t hang;     // 1: init does not return
+    int64_t f64;      // 0: no double precision (Level Zero only), 1
     int64_t no_wait;  // calls that do nothing: 1 event wait of the host, 2 of a stream
 } double_settings;
 
