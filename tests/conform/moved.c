@@ -34,6 +34,16 @@ static pgd_range away(uint64_t bytes, int32_t use) {
     return range;
 }
 
+// What lies before a range is not the plugin's.
+static void check_before(const pgd_range *range) {
+    static uint32_t got[AWAY / 4];
+    conform_get(moved.c, moved.queue, got, range->buffer, 0, AWAY);
+    for (int32_t i = 0; i < AWAY / 4; i++) {
+        MUST(moved.c, got[i] == SPOILT,
+             "byte %d of a buffer is written; the range given begins at byte %d", i * 4, AWAY);
+    }
+}
+
 // Reads the resident bytes, puts them elsewhere, spoils the old place, adopts the new one.
 static pgd_status adopt_bytes(const pgd_device *d, const pgd_weight_desc *desc,
                               const pgd_range *from, pgd_weight **io) {
@@ -54,6 +64,7 @@ static pgd_status moved_prepare(const pgd_device *d, pgd_queue *q, const pgd_wei
     const pgd_range to = away(dst->bytes, PGD_USE_WEIGHTS);
     PGD_TRY(moved.dev->merged.weight.prepare(d, q, desc, &to, scratch, out));
     conform_drain(moved.c, q);
+    check_before(&to);
     return moved.adopts ? adopt_bytes(d, desc, &to, out) : PGD_OK;
 }
 
