@@ -75,8 +75,8 @@ typedef struct pgd_dev_candidate {
     const pgd_dev_manifest *manifest;
     pgd_device_info info; // info.uri "KIND:N"; all zero when refused before a device was seen
     int32_t usable;
-    int32_t score; // of the plugin's probe, among plugins that see the same chip
-    char reason[240];
+    int32_t score;    // of the plugin's probe, among plugins that see the same chip
+    char reason[600]; // a path of a usual length fits
 } pgd_dev_candidate;
 
 // Why this plugin has nothing to drive here: no chip is one that its manifest's "matches" names,

@@ -68,6 +68,8 @@ struct pgd_dev {
     pgd_dev_level *levels;    // [n_levels]
     const pgd_device *top;    // what everybody else sees: `device`, or that of a TOP layer
     pgd_dev_mirror *mirrors;
+    pgd_weight_table settled_weight; // of a plugin of an earlier minor, behind since.c
+    pgd_kv_table settled_kv;
     uint32_t n_levels; // opened, or about to be
     uint32_t n_below;  // of these, below the filler
     uint32_t reserved0;
@@ -231,6 +233,14 @@ void pgd_dev_fill(pgd_dev *dev);
 void pgd_dev_fill_graph(pgd_dev *dev);
 // Chooses for each op and family, from native and refused, and completes all merged tables.
 void pgd_dev_settle(pgd_dev *dev);
+
+// ---- since.c -----------------------------------------------------------------------------------
+
+// UNSUPPORTED when the description holds what the plugin's minor did not have; NULL is fine.
+pgd_status pgd_dev_since_weight(const pgd_dev *dev, const pgd_weight_desc *desc) PGD_MUST_USE;
+pgd_status pgd_dev_since_kv(const pgd_dev *dev, const pgd_kv_desc *desc) PGD_MUST_USE;
+// Puts these checks before the native functions of the merged tables that are given one.
+void pgd_dev_since_tables(pgd_dev *dev);
 
 // ---- compose.c ---------------------------------------------------------------------------------
 

@@ -103,6 +103,18 @@ pgd_status pgd_engine_load(pgd_engine *e, const pgd_load_plan *plan) {
     return pgd_model_record(e->model, e->exec);
 }
 
+static pgd_status quantize(const pgd_engine *e, const char *name, pgd_load_plan *plan) {
+    if (name == NULL || strcmp(name, "none") == 0) {
+        return PGD_OK;
+    }
+    const int32_t scheme = pgd_load_scheme_of(name);
+    if (scheme == PGD_SCHEME_PLAIN) {
+        return pgd_fail(PGD_INVALID, "quant is \"%s\"; none, " PGD_LOAD_SCHEMES " are allowed",
+                        name);
+    }
+    return pgd_load_plan_quantize(plan, scheme, e->team);
+}
+
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) {
     const pgd_load_progress progress = {.fn = o->progress, .arg = o->progress_arg};
@@ -111,6 +123,7 @@ pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
     PGD_TRY(open_text(e));
     PGD_TRY(pgd_load_weights_open(e->folder, weights));
     PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
+    PGD_TRY(quantize(e, o->quant, *plan));
     e->parameters = (*plan)->params;
     PGD_TRY(pgd_engine_choose(e, o, *plan));
     pgd_engine_work_of(e, *plan);
@@ -249,6 +262,9 @@ void pgd_engine_get_stats(const pgd_engine *e, pgd_engine_stats *out) {
     s.blocks_used = s.num_blocks - pgd_kv_pool_free_count(pool);
     s.step_tokens = e->step.n_tokens;
     s.n_steps = e->step.number;
+    s.prefill_limit = pgd_engine_pace_limit(&e->pace);
+    s.max_stall_ns = e->pace.longest_ns;
+    s.n_limited_steps = e->pace.n_limited;
     s.n_preemptions = sched->n_preemptions;
     s.n_prompt_tokens_asked = sched->n_asked;
     s.n_prompt_tokens_cached = sched->n_hit;

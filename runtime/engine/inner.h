@@ -11,6 +11,7 @@
 #include "base/team.h"
 #include "dev/batch.h"
 #include "dev/dev.h"
+#include "engine/pace.h"
 #include "engine/report.h"
 #include "kv/cache.h"
 #include "load/config.h"
@@ -98,6 +99,7 @@ struct pgd_engine {
     pgd_kv_cache *cache;
     pgd_sched *sched;
     pgd_step step;
+    pgd_engine_pace pace;
     // host copies of what a step gives
     int32_t *ids;          // [max_num_seqs]
     float *logits;         // [max_num_seqs, vocab], NULL without keep_logits
@@ -111,7 +113,8 @@ struct pgd_engine {
     int32_t in_step;
     void (*on_ended)(void *arg, pgd_request *r); // behind a request's last callback; may be NULL
     void *on_ended_arg;
-    uint64_t step_ns; // when the step began, and when its tokens were there
+    _Atomic uint64_t under_way_ns; // [any] when the step under way began, 0 = none is
+    uint64_t step_ns;              // when the step began, and when its tokens were there
     uint64_t emit_ns;
     uint64_t step_allocations; // made while planning and enqueueing; stays 0
     pgd_engine_stats stats;    // the counters among them

@@ -33,14 +33,14 @@ static pgd_status read_kv_dtype(const char *text, int32_t *out) {
     if (text == NULL || strcmp(text, "auto") == 0) {
         return PGD_OK;
     }
-    static const int32_t known[] = {PGD_F32, PGD_BF16, PGD_F16};
+    static const int32_t known[] = {PGD_F32, PGD_BF16, PGD_F16, PGD_I8};
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(text, pgd_dtype_name(known[i])) == 0) {
             *out = known[i];
             return PGD_OK;
         }
     }
-    return pgd_fail(PGD_INVALID, "kv-cache-dtype is \"%s\"; auto, f32, bf16, f16 are allowed",
+    return pgd_fail(PGD_INVALID, "kv-cache-dtype is \"%s\"; auto, f32, bf16, f16, int8 are allowed",
                     text);
 }
 
@@ -90,6 +90,15 @@ static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     PGD_TRY(
         check_range("max-num-batched-tokens", l->max_num_batched_tokens, l->max_num_seqs, 1 << 20));
     PGD_TRY(check_range("max-model-len", l->max_model_len, 2, longest_of(e->config)));
+    PGD_TRY(check_range("max-stall-ms", o->max_stall_ms, 0, 3600000));
+    if (o->max_stall_ms > 0 && l->no_chunked_prefill) {
+        return pgd_fail(PGD_INVALID,
+                        "max-stall-ms is %d; it needs prompts that may be cut "
+                        "(enable-chunked-prefill)",
+                        o->max_stall_ms);
+    }
+    e->pace.bound_ns = (uint64_t)o->max_stall_ms * UINT64_C(1000000);
+    e->pace.least_tokens = l->block_size;
     PGD_TRY(check_range("max-logprobs", o->max_logprobs, 0, MAX_LOGPROBS));
     if (l->max_logprobs > e->config->vocab) {
         l->max_logprobs = e->config->vocab;

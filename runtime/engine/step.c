@@ -76,6 +76,8 @@ static pgd_status run(pgd_engine *e) {
 static pgd_status one_step(pgd_engine *e) {
     e->step_ns = pgd_clock_ns();
     e->emit_ns = e->step_ns;
+    atomic_store_explicit(&e->under_way_ns, e->step_ns, memory_order_relaxed);
+    pgd_sched_limit_prefill(e->sched, pgd_engine_pace_limit(&e->pace));
     PGD_TRY(pgd_engine_ensure_device(e));
     pgd_sched_plan(e->sched, &e->step);
     for (int32_t i = 0; i < e->step.n_finished; i++) {
@@ -96,6 +98,8 @@ static pgd_status one_step(pgd_engine *e) {
     e->trouble.n_lost = 0;
     e->trouble.n_failed = 0;
     pgd_engine_emit(e);
+    pgd_engine_pace_add(&e->pace, e->step.n_decode, e->step.n_tokens - e->step.n_decode,
+                        pgd_clock_ns() - e->step_ns);
     return PGD_OK;
 }
 
@@ -105,6 +109,7 @@ pgd_status pgd_engine_step(pgd_engine *e) {
     }
     e->in_step = 1;
     pgd_status status = one_step(e);
+    atomic_store_explicit(&e->under_way_ns, 0, memory_order_relaxed);
     e->in_step = 0;
     e->stats.step_status = status;
     while (e->released != NULL) {

@@ -88,8 +88,13 @@ static pgd_status prepare_weight(pgd_model *m, pgd_queue *q, const pgd_load_matr
     }
     const pgd_range dst = {.buffer = out->buffer, .bytes = plan.bytes};
     const pgd_range room = {.buffer = scratch, .bytes = plan.scratch};
-    pgd_load_plan_take(m->desc.plan, matrix);
-    pgd_status status = m->d->weight->prepare(m->d, q, &desc, &dst, &room, &out->handle);
+    pgd_status status = pgd_load_plan_take(m->desc.plan, matrix);
+    if (status == PGD_OK) {
+        status = pgd_load_plan_check(matrix);
+    }
+    if (status == PGD_OK) {
+        status = m->d->weight->prepare(m->d, q, &desc, &dst, &room, &out->handle);
+    }
     if (status == PGD_OK) {
         status = pgd_model_wait(m, q);
     }
@@ -105,7 +110,7 @@ static pgd_status prepare_each(pgd_model *m, pgd_queue *q) {
         const pgd_load_matrix *matrix = &plan->matrices[i];
         PGD_TRY(pgd_fail_note(prepare_weight(m, q, matrix, &m->weights[i]),
                               "preparing the weight %s", matrix->name));
-        done += (uint64_t)matrix->n * (uint64_t)matrix->k * pgd_dtype_bytes(matrix->dtype);
+        done += matrix->bytes;
         if (m->desc.progress != NULL) {
             m->desc.progress(m->desc.progress_arg, "loading weights", done, plan->weight_bytes);
         }

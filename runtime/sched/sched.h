@@ -56,6 +56,10 @@ pgd_status pgd_sched_add(pgd_sched *s, pgd_seq *seq) PGD_MUST_USE;
 // Plans a step: fills step->rows (decode rows first), n_*, turns and the lists of who moved. Slots
 // are given to admitted sequences, blocks to all rows; `computed` is advanced.
 void pgd_sched_plan(pgd_sched *s, pgd_step *step);
+// Rows that do more than a running sequence's next token get at most so many tokens of a step while
+// such sequences run: what they wait for is bounded by whoever knows what a token costs. 0 = no
+// limit; holds until it is set again.
+void pgd_sched_limit_prefill(pgd_sched *s, int32_t tokens);
 
 // Takes a sequence out: frees its blocks and its slot. Nothing if it is out already.
 void pgd_sched_finish(pgd_sched *s, pgd_seq *seq);

@@ -23,16 +23,26 @@ void ops_say(ops_fixture *f, const char *fmt, ...) {
     va_end(args);
 }
 
+static void say_line(const ops_session *s, const char *line) {
+    if (s->failed_line != NULL) {
+        s->failed_line(s->arg, line);
+    } else {
+        printf("%s\n", line);
+    }
+}
+
 void ops_fail(ops_fixture *f, const char *fmt, ...) {
+    char line[600];
     va_list args;
     if (f->wrong + f->broken == 0) {
-        printf("FAIL %s\n", f->title);
+        snprintf(line, sizeof(line), "FAIL %s", f->title);
+        say_line(f->session, line);
     }
+    memcpy(line, "     ", 5);
     va_start(args, fmt);
-    printf("     ");
-    vprintf(fmt, args);
-    printf("\n");
+    vsnprintf(line + 5, sizeof(line) - 5, fmt, args);
     va_end(args);
+    say_line(f->session, line);
     f->wrong++;
 }
 
@@ -48,11 +58,28 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
         return;
     }
     f->d = pgd_dev_device(f->dev);
+    if (s->opened != NULL) {
+        s->opened(s->arg, f->dev);
+    }
+}
+
+// A case that ends early may have left work behind.
+static void drain(const ops_fixture *f) {
+    uint64_t value = 0;
+    if (f->queue != NULL && f->d->queue->signal(f->d, f->queue, &value) == PGD_OK) {
+        (void)f->d->queue->host_wait(f->d, f->queue, value, PGD_WAIT_FOREVER);
+    }
 }
 
 void ops_close(ops_fixture *f) {
     ops_session *s = f->session;
     int32_t i;
+    if (!f->broken && f->queue != NULL) { // handles and memories go when the queue has passed them
+        ops_drain(f);
+    }
+    if (f->dev != NULL && s->closing != NULL) {
+        s->closing(s->arg, f->dev);
+    }
     if (f->broken || f->wrong) {
         s->failed++;
     } else {
@@ -62,6 +89,7 @@ void ops_close(ops_fixture *f) {
         }
     }
     if (f->dev != NULL) {
+        drain(f);
         ops_handles_close(f);
         pgd_dev_exec_destroy(f->dev, f->exec);
         f->d->queue->destroy(f->d, f->queue);
@@ -136,6 +164,10 @@ static double value(ops_fixture *f, int32_t fill) {
     case OPS_FILL_NAN: return NAN;
     case OPS_FILL_ZERO: return 0;
     case OPS_FILL_NEAR_ONE: return 1 + 0.25 * ops_normal(&f->rng);
+    case OPS_FILL_INT8: {
+        const int64_t n = ops_between(&f->rng, -300, 300);
+        return (double)(n > 127 ? 127 : n < -127 ? -127 : n) / 64;
+    }
     default: return ops_normal(&f->rng);
     }
 }
