@@ -35,7 +35,7 @@ static void read_list(const char *text, set *out) {
     }
 }
 
-// The first line of root + path that begins with key, behind the key and blanks; 0 if there is none.
+// The first line of root + path that begins with key, behind key and blanks; 0 if there is none.
 static int32_t read_line(const char *root, const char *path, const char *key, char *text) {
     char name[TEXT_BYTES];
     int32_t found = 0;
