@@ -180,8 +180,8 @@ static pgd_status memory(const pgd_device *d, uint64_t *out_free, uint64_t *out_
 }
 
 static pgd_status status(const pgd_device *d) {
-    (void)d;
-    return PGD_OK;
+    const gpu_self *self = gpu_of(d);
+    return self->driver->status == NULL ? PGD_OK : self->driver->status(self->host, self->device);
 }
 
 const pgd_device_table gpu_device_table = {

@@ -74,6 +74,8 @@ typedef struct gpu_driver {
     // Optional: bytes free and in all.
     pgd_status (*memory)(const pgd_host *host, void *device, uint64_t *out_free,
                          uint64_t *out_total);
+    // Optional [any]: DEVICE_LOST once a call found it so.
+    pgd_status (*status)(const pgd_host *host, void *device);
 
     // ---- memory [setup]
     // Zeroed. OUT_OF_MEMORY changes nothing.

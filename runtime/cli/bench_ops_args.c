@@ -437,8 +437,10 @@ static pgd_status prepare_weight(ops_run *r, const pgd_load_matrix *m, ops_weigh
     }
     const pgd_range dst = {.buffer = out->buffer, .bytes = plan.bytes};
     const pgd_range room = {.buffer = scratch, .bytes = plan.scratch};
-    pgd_load_plan_take(r->plan, m);
-    pgd_status status = d->weight->prepare(d, r->queue, &desc, &dst, &room, &out->handle);
+    pgd_status status = pgd_load_plan_take(r->plan, m);
+    if (status == PGD_OK) {
+        status = d->weight->prepare(d, r->queue, &desc, &dst, &room, &out->handle);
+    }
     if (status == PGD_OK) {
         status = wait_all(r);
     }

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "load/fields.h"
 #include "load/gguf_model.h"
+#include "load/gguf_write.h"
 
 #define MAX_TOKENS (1u << 24)
 #define MAX_PIECE  512u // bytes of a token that merges are made for
@@ -162,6 +163,17 @@ static pgd_status find_pre(const pgd_load_gguf *g, const pre_row **out) {
                     "%s: the pre-tokenizer \"%.*s\" (tokenizer.ggml.pre) is not known; known are "
                     "" PRES_KNOWN,
                     g->file, PGD_LOAD_SHOW(name));
+}
+
+const char *pgd_load_gguf_pre_of(const pgd_str *patterns, size_t n) {
+    for (size_t i = 0; n != 0 && i < sizeof(pres) / sizeof(pres[0]); i++) {
+        const size_t own = pres[i].patterns[1] != NULL ? 2 : 1;
+        if (own == n && pgd_str_is(patterns[0], pres[i].patterns[0]) &&
+            (n == 1 || pgd_str_is(patterns[1], pres[i].patterns[1]))) {
+            return pres[i].name;
+        }
+    }
+    return NULL;
 }
 
 static pgd_status add_file_merges(const pgd_load_gguf *g, pgd_text *t) {

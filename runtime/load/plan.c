@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "load/fields.h"
 #include "load/gguf_model.h"
+#include "load/plan_inner.h"
 #include "load/vector.h"
 
 #define MAX_PARTS 3
@@ -96,15 +97,6 @@ static const vector_row layer_vectors[] = {
 
 #define N_LAYER_MATRICES (uint32_t)(sizeof(layer_matrices) / sizeof(layer_matrices[0]))
 #define N_LAYER_VECTORS  (uint32_t)(sizeof(layer_vectors) / sizeof(layer_vectors[0]))
-
-struct pgd_load_plan_inner {
-    int32_t n_layers;
-    uint32_t vectors_per_layer;
-    uint32_t n_copies;
-    uint32_t reserved0;
-    const pgd_load_weights *weights;
-    void **copies; // data of tensors that the file does not align to their element
-};
 
 // What a walk over the tables needs.
 typedef struct maker {
@@ -244,6 +236,11 @@ static pgd_status add_part(const maker *m, pgd_load_matrix *x, int32_t layer, co
     p->row_count = n;
     p->col_count = k;
     p->data.bytes = t->bytes;
+    if (t->scheme == PGD_SCHEME_INT8) { // rows, then their scales (synthetic.c)
+        p->data.bytes = (uint64_t)n * (uint64_t)k;
+        p->scales.bytes = (uint64_t)n * sizeof(float);
+        p->scales.ptr = (const unsigned char *)t->ptr + (t->bytes - p->scales.bytes);
+    }
     p->scheme = t->scheme;
     p->dtype = t->dtype;
     PGD_TRY(align_data(m, t, &p->data.ptr));
@@ -371,6 +368,7 @@ void pgd_load_plan_destroy(pgd_load_plan *plan) {
     }
     if (plan->inner != NULL) {
         pgd_mem_free(plan->inner->copies);
+        pgd_load_quantized_free(plan->inner->quantized);
     }
     pgd_mem_free(plan->inner);
     pgd_mem_free(plan->vectors);
@@ -415,13 +413,19 @@ const char *pgd_load_matrix_stored(const pgd_load_matrix *matrix) {
                                               : pgd_scheme_name(matrix->scheme);
 }
 
-void pgd_load_plan_take(const pgd_load_plan *plan, const pgd_load_matrix *matrix) {
-    for (uint32_t i = 0; i < matrix->n_parts; i++) {
+pgd_status pgd_load_plan_take(const pgd_load_plan *plan, const pgd_load_matrix *matrix) {
+    int32_t made = 0;
+    PGD_TRY(pgd_load_quantized_take(plan, matrix, &made));
+    for (uint32_t i = 0; !made && i < matrix->n_parts; i++) {
         pgd_load_weights_take(plan->inner->weights, matrix->parts[i].data.ptr);
     }
+    return PGD_OK;
 }
 
 void pgd_load_plan_give(const pgd_load_plan *plan, const pgd_load_matrix *matrix) {
+    if (pgd_load_quantized_give(plan, matrix)) {
+        return;
+    }
     for (uint32_t i = 0; i < matrix->n_parts; i++) {
         const pgd_source *source = &matrix->parts[i].data;
         pgd_load_weights_give(plan->inner->weights, source->ptr, source->bytes);

@@ -12,6 +12,7 @@
 
 #include <pagoda/backend.h>
 
+#include "base/team.h"
 #include "load/config.h"
 #include "load/weights.h"
 
@@ -78,9 +79,23 @@ pgd_status pgd_load_plan_create(const pgd_load_config *c, const pgd_load_weights
                                 pgd_load_plan **out) PGD_MUST_USE;
 void pgd_load_plan_destroy(pgd_load_plan *plan); // NULL is fine
 
+// Every matrix of plain numbers becomes one of `scheme` (blocks, or INT8), made when it is taken; the
+// head, and an embedding that is the head too, has at least 6 bits; rows that hold no whole blocks
+// are q8_0 or stay plain. team: the workers that make them, borrowed; NULL = the caller alone.
+//   fails  INVALID (a matrix is quantized already), OUT_OF_MEMORY; the plan is only good for destroy
+pgd_status pgd_load_plan_quantize(pgd_load_plan *plan, int32_t scheme, pgd_team *team) PGD_MUST_USE;
+// The scheme of a name ("q4_k", "int8"); PGD_SCHEME_PLAIN when it is none.
+int32_t pgd_load_scheme_of(const char *name);
+// The scheme a matrix of k columns gets when `scheme` is asked for, by the rules above.
+int32_t pgd_load_scheme_for(int32_t scheme, int64_t k, int32_t is_head);
+#define PGD_LOAD_SCHEMES \
+    "q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4 and int8"
+
 // Before and after a matrix's parts are read: weights that are made on demand get their numbers by
 // take and lose them by give; of mapped files give lets the pages go. One thread.
-void pgd_load_plan_take(const pgd_load_plan *plan, const pgd_load_matrix *matrix);
+//   fails  OUT_OF_MEMORY
+pgd_status pgd_load_plan_take(const pgd_load_plan *plan,
+                              const pgd_load_matrix *matrix) PGD_MUST_USE;
 void pgd_load_plan_give(const pgd_load_plan *plan, const pgd_load_matrix *matrix);
 
 // Looks at every block of a matrix for scales that are no finite numbers.

@@ -2,6 +2,7 @@
 // allocated, arguments built once. See model.h.
 #include "model/inner.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
@@ -48,6 +49,19 @@ pgd_status pgd_model_wait(const pgd_model *m, pgd_queue *q) {
     return m->d->queue->host_wait(m->d, q, value, PGD_WAIT_FOREVER);
 }
 
+#define SETTLE_NS UINT64_C(10000000000)
+
+// Behind a failure: what is enqueued uses what is about to be destroyed. The sentence stays.
+static void settle(const pgd_model *m, pgd_queue *q, pgd_status failure) {
+    uint64_t value = 0;
+    char text[1400];
+    (void)snprintf(text, sizeof(text), "%s", pgd_fail_text(failure));
+    if (m->d->queue->signal(m->d, q, &value) != PGD_OK ||
+        m->d->queue->host_wait(m->d, q, value, SETTLE_NS) != PGD_OK) {
+        pgd_fail_set(failure, text);
+    }
+}
+
 // Copies host bytes to the start of a buffer and waits for it.
 static pgd_status send(const pgd_model *m, pgd_queue *q, pgd_buffer *to, const void *from,
                        uint64_t bytes) {
@@ -71,8 +85,10 @@ static pgd_status prepare_weight(pgd_model *m, pgd_queue *q, const pgd_load_matr
     }
     const pgd_range dst = {.buffer = out->buffer, .bytes = plan.bytes};
     const pgd_range room = {.buffer = scratch, .bytes = plan.scratch};
-    pgd_load_plan_take(m->desc.plan, matrix);
-    pgd_status status = pgd_load_plan_check(matrix);
+    pgd_status status = pgd_load_plan_take(m->desc.plan, matrix);
+    if (status == PGD_OK) {
+        status = pgd_load_plan_check(matrix);
+    }
     if (status == PGD_OK) {
         status = m->d->weight->prepare(m->d, q, &desc, &dst, &room, &out->handle);
     }
@@ -178,6 +194,7 @@ pgd_status pgd_model_create(const pgd_model_desc *desc, const pgd_batch *batch, 
     PGD_TRY(pgd_model_shell(desc, batch, out));
     pgd_status status = load(*out, queue);
     if (status != PGD_OK) {
+        settle(*out, queue, status);
         pgd_model_destroy(*out);
         *out = NULL;
     }

@@ -5,46 +5,46 @@
 #include "serve/inner.h"
 
 static pgd_status add_limits(pgd_text *t, const char *low_name, const char *high_name,
-                             const pgd_serve_field *f) {
+                             const pgd_api_field *f) {
     return pgd_text_format(t, ",\"%s\":%.0f,\"%s\":%.0f", low_name, f->low, high_name, f->high);
 }
 
-static pgd_status add_number_limits(pgd_text *t, const pgd_serve_field *f) {
+static pgd_status add_number_limits(pgd_text *t, const pgd_api_field *f) {
     PGD_TRY(pgd_text_format(t, ",\"minimum\":"));
     PGD_TRY(pgd_json_add_f64(t, f->low));
     PGD_TRY(pgd_text_format(t, ",\"maximum\":"));
     return pgd_json_add_f64(t, f->high);
 }
 
-static pgd_status add_type(pgd_text *t, const pgd_serve_field *f) {
+static pgd_status add_type(pgd_text *t, const pgd_api_field *f) {
     switch (f->type) {
-    case PGD_SERVE_TYPE_INT:
+    case PGD_API_TYPE_INT:
         PGD_TRY(pgd_text_format(t, "\"type\":[\"integer\",\"null\"]"));
         return add_limits(t, "minimum", "maximum", f);
-    case PGD_SERVE_TYPE_NUM:
+    case PGD_API_TYPE_NUM:
         PGD_TRY(pgd_text_format(t, "\"type\":[\"number\",\"null\"]"));
         return add_number_limits(t, f);
-    case PGD_SERVE_TYPE_BOOL: return pgd_text_format(t, "\"type\":[\"boolean\",\"null\"]");
-    case PGD_SERVE_TYPE_STR:
+    case PGD_API_TYPE_BOOL: return pgd_text_format(t, "\"type\":[\"boolean\",\"null\"]");
+    case PGD_API_TYPE_STR:
         PGD_TRY(pgd_text_format(t, "\"type\":[\"string\",\"null\"]"));
         return add_limits(t, "minLength", "maxLength", f);
-    case PGD_SERVE_TYPE_STRS:
+    case PGD_API_TYPE_STRS:
         return pgd_text_format(
             t,
             "\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\","
             "\"items\":{\"type\":\"string\",\"minLength\":1},\"maxItems\":%.0f},"
             "{\"type\":\"null\"}]",
             f->high);
-    case PGD_SERVE_TYPE_IDS:
+    case PGD_API_TYPE_IDS:
         return pgd_text_format(t,
                                "\"type\":[\"array\",\"null\"],\"items\":{\"type\":\"integer\","
                                "\"minimum\":0},\"maxItems\":%.0f",
                                f->high);
-    case PGD_SERVE_TYPE_MAP:
+    case PGD_API_TYPE_MAP:
         return pgd_text_format(t, "\"type\":[\"object\",\"null\"],\"additionalProperties\":{"
                                   "\"type\":\"number\",\"minimum\":-100,\"maximum\":100}");
-    case PGD_SERVE_TYPE_OBJ: return pgd_text_format(t, "\"type\":[\"object\",\"null\"]");
-    case PGD_SERVE_TYPE_LIST:
+    case PGD_API_TYPE_OBJ: return pgd_text_format(t, "\"type\":[\"object\",\"null\"]");
+    case PGD_API_TYPE_LIST:
         PGD_TRY(pgd_text_format(t, "\"type\":[\"array\",\"null\"]"));
         return add_limits(t, "minItems", "maxItems", f);
     default: return pgd_text_format(t, "\"title\":\"%s\"", f->name);
@@ -55,8 +55,8 @@ static pgd_status add_schema(pgd_text *t, const char *name, int32_t where, const
     int32_t n = 0;
     PGD_TRY(pgd_text_format(t, "\"%s\":{\"type\":\"object\",\"required\":[\"%s\"],\"properties\":{",
                             name, needed));
-    for (int32_t i = 0; i < PGD_SERVE_FIELDS; i++) {
-        const pgd_serve_field *f = pgd_serve_field_at(i);
+    for (int32_t i = 0; i < PGD_API_FIELDS; i++) {
+        const pgd_api_field *f = pgd_api_field_at(i);
         if ((f->where & where) == 0) {
             continue;
         }
@@ -121,9 +121,9 @@ pgd_status pgd_serve_openapi_add(pgd_text *t, const pgd_server *s) {
     PGD_TRY(add_post(t, "/tokenize", "ids of a text or a conversation", "Tokenize"));
     PGD_TRY(add_post(t, "/detokenize", "text of ids", "Detokenize"));
     PGD_TRY(pgd_text_format(t, "},\"components\":{\"schemas\":{"));
-    PGD_TRY(add_schema(t, "Chat", PGD_SERVE_CHAT, "messages"));
+    PGD_TRY(add_schema(t, "Chat", PGD_API_CHAT, "messages"));
     PGD_TRY(pgd_text_add(t, ",", 1));
-    PGD_TRY(add_schema(t, "Completion", PGD_SERVE_COMPLETION, "prompt"));
+    PGD_TRY(add_schema(t, "Completion", PGD_API_COMPLETION, "prompt"));
     return pgd_text_format(
         t, ",\"Tokenize\":{\"type\":\"object\",\"properties\":{\"prompt\":{\"type\":\"string\"},"
            "\"messages\":{\"type\":\"array\"}}},"

@@ -171,9 +171,11 @@ static void run_copy(const pgd_copy *c) {
     }
 }
 
+#define EVERYTHING UINT64_MAX // what stands behind the last number too
+
 static void run_until(pgd_queue *q, uint64_t value) {
     uint32_t i = 0;
-    while (i < q->n && q->reached < value) {
+    while (i < q->n && (q->reached < value || value == EVERYTHING)) {
         if (q->entries[i].value != 0) {
             q->reached = q->entries[i].value;
         } else {
@@ -201,7 +203,7 @@ static pgd_status queue_host_wait(const pgd_device *d, pgd_queue *q, uint64_t va
 
 static void queue_destroy(const pgd_device *d, pgd_queue *q) {
     if (q != NULL) {
-        run_until(q, q->given);
+        run_until(q, EVERYTHING);
         free(q->entries);
         d->host->free(d->host, q);
     }

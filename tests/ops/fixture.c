@@ -23,16 +23,26 @@ void ops_say(ops_fixture *f, const char *fmt, ...) {
     va_end(args);
 }
 
+static void say_line(const ops_session *s, const char *line) {
+    if (s->failed_line != NULL) {
+        s->failed_line(s->arg, line);
+    } else {
+        printf("%s\n", line);
+    }
+}
+
 void ops_fail(ops_fixture *f, const char *fmt, ...) {
+    char line[600];
     va_list args;
     if (f->wrong + f->broken == 0) {
-        printf("FAIL %s\n", f->title);
+        snprintf(line, sizeof(line), "FAIL %s", f->title);
+        say_line(f->session, line);
     }
+    memcpy(line, "     ", 5);
     va_start(args, fmt);
-    printf("     ");
-    vprintf(fmt, args);
-    printf("\n");
+    vsnprintf(line + 5, sizeof(line) - 5, fmt, args);
     va_end(args);
+    say_line(f->session, line);
     f->wrong++;
 }
 
@@ -48,11 +58,17 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
         return;
     }
     f->d = pgd_dev_device(f->dev);
+    if (s->opened != NULL) {
+        s->opened(s->arg, f->dev);
+    }
 }
 
 void ops_close(ops_fixture *f) {
     ops_session *s = f->session;
     int32_t i;
+    if (f->dev != NULL && s->closing != NULL) {
+        s->closing(s->arg, f->dev);
+    }
     if (f->broken || f->wrong) {
         s->failed++;
     } else {

@@ -36,6 +36,14 @@ typedef struct ops_session {
     int32_t planned[PGD_OP_COUNT]; // cases that asked for the op
     int32_t places[PGD_OP_COUNT][4];
     int32_t variant[PGD_OP_COUNT]; // cases whose place does not promise one order of summation
+    // For another program than ops_test: failures line by line instead of on stdout, and the error
+    // of each comparison by tolerance (of the row's largest number; NMSE). NULL: not called.
+    void (*failed_line)(void *arg, const char *line);
+    void (*measured)(void *arg, int32_t op, int32_t dtype, double worst, double nmse, int32_t bad);
+    // Behind opening each case's device and before its handles and buffers are destroyed.
+    void (*opened)(void *arg, pgd_dev *dev);
+    void (*closing)(void *arg, pgd_dev *dev);
+    void *arg;
 } ops_session;
 
 // ---- shapes.c: the seeded table ----------------------------------------------------------------
@@ -305,6 +313,11 @@ void ops_suite_attn(ops_session *s);      // kv_write, attn, qkv_rope_write
 void ops_suite_sample(ops_session *s);    // argmax, sample, head_sample
 void ops_suite_invariant(ops_session *s); // one order of summation whatever the batch
 void ops_suite_graph(ops_session *s);     // recorded steps against eager ones
+
+// All of them.
+void ops_suites(ops_session *s);
+
+// ---- cases.c -----------------------------------------------------------------------------------
 
 // Runs one case of a suite `cases` times when it is asked for.
 typedef void (*ops_case_fn)(ops_fixture *f);

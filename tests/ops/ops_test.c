@@ -14,25 +14,6 @@
 #include "base/fail.h"
 #include "base/str.h"
 
-int32_t ops_wanted(const ops_session *s, const char *name) {
-    return s->only == NULL || strcmp(s->only, name) == 0;
-}
-
-void ops_cases(ops_session *s, const char *name, int32_t cases, ops_case_fn run) {
-    static ops_fixture f;
-    int32_t i;
-    if (!ops_wanted(s, name)) {
-        return;
-    }
-    for (i = 0; i < cases; i++) {
-        ops_open(&f, s, name, i);
-        if (!f.broken) {
-            run(&f);
-        }
-        ops_close(&f);
-    }
-}
-
 // 1 when an op that was planned did not run natively in at least one case.
 static int32_t print_places(const ops_session *s) {
     int32_t op, holes = 0;
@@ -122,13 +103,7 @@ static int run(ops_session *s, const options *o) {
     if (code != 0) {
         return code;
     }
-    ops_suite_rows(s);
-    ops_suite_gemm(s);
-    ops_suite_quant(s);
-    ops_suite_attn(s);
-    ops_suite_sample(s);
-    ops_suite_invariant(s);
-    ops_suite_graph(s);
+    ops_suites(s);
     holes = print_places(s);
     printf("%d passed, %d failed\n", (int)s->passed, (int)s->failed);
     if (holes && o->need_native) {

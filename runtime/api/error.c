@@ -1,5 +1,5 @@
 // See error.h.
-#include "serve/error.h"
+#include "api/error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/fail.h"
 #include "base/json.h"
 
-int32_t pgd_serve_refuse(pgd_serve_error *e, int32_t status, const char *param, const char *code,
-                         const char *fmt, ...) {
+int32_t pgd_api_refuse(pgd_api_error *e, int32_t status, const char *param, const char *code,
+                       const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     (void)vsnprintf(e->message, sizeof(e->message), fmt, args);
@@ -19,22 +19,22 @@ int32_t pgd_serve_refuse(pgd_serve_error *e, int32_t status, const char *param, 
     return -1;
 }
 
-int32_t pgd_serve_refuse_status(pgd_serve_error *e, pgd_status status, const char *param) {
+int32_t pgd_api_refuse_status(pgd_api_error *e, pgd_status status, const char *param) {
     switch (status) {
     case PGD_INVALID:
     case PGD_OUT_OF_RANGE:
     case PGD_UNSUPPORTED:
-    case PGD_NOT_FOUND: return pgd_serve_refuse(e, 400, param, NULL, "%s", pgd_fail_text(status));
+    case PGD_NOT_FOUND: return pgd_api_refuse(e, 400, param, NULL, "%s", pgd_fail_text(status));
     case PGD_UNAVAILABLE:
     case PGD_DEVICE_LOST:
     case PGD_OUT_OF_MEMORY:
         e->retry_after_s = 1;
-        return pgd_serve_refuse(e, 503, NULL, NULL, "the server cannot take this request now");
-    default: return pgd_serve_refuse(e, 500, NULL, NULL, "the server failed on this request");
+        return pgd_api_refuse(e, 503, NULL, NULL, "the server cannot take this request now");
+    default: return pgd_api_refuse(e, 500, NULL, NULL, "the server failed on this request");
     }
 }
 
-const char *pgd_serve_error_type(int32_t status) {
+const char *pgd_api_error_type(int32_t status) {
     switch (status) {
     case 401: return "authentication_error";
     case 403: return "permission_error";
@@ -50,10 +50,10 @@ static pgd_status add_or_null(pgd_text *t, const char *text) {
     return pgd_json_add_str(t, pgd_str_of(text));
 }
 
-pgd_status pgd_serve_error_add(pgd_text *t, const pgd_serve_error *e) {
+pgd_status pgd_api_error_add(pgd_text *t, const pgd_api_error *e) {
     PGD_TRY(pgd_text_format(t, "{\"error\":{\"message\":"));
     PGD_TRY(pgd_json_add_str(t, pgd_str_of(e->message)));
-    PGD_TRY(pgd_text_format(t, ",\"type\":\"%s\",\"param\":", pgd_serve_error_type(e->status)));
+    PGD_TRY(pgd_text_format(t, ",\"type\":\"%s\",\"param\":", pgd_api_error_type(e->status)));
     PGD_TRY(add_or_null(t, e->param));
     PGD_TRY(pgd_text_format(t, ",\"code\":"));
     PGD_TRY(add_or_null(t, e->code));
