@@ -85,7 +85,7 @@ def test_vllm_bench_serve(server):
 
 
 def test_schemathesis(start, tmp_path):
-    """Cases made from our own OpenAPI file: no 5xx, no status, type or body it does not describe."""
+    """Cases made from our own OpenAPI file: no 5xx, no status, type or body it does not tell."""
     pytest.importorskip("schemathesis")
     s = start("--device", "null", "--max-model-len", "64", "--disable-access-log")
     run = subprocess.run(
@@ -123,7 +123,8 @@ def test_litellm(server):
     a = litellm.completion(**more)
     assert a.choices[0].message.content == "The capital of France is Paris."
     assert a.usage.total_tokens > 0
-    text = "".join(c.choices[0].delta.content or "" for c in litellm.completion(stream=True, **more))
+    chunks = list(litellm.completion(stream=True, **more))
+    text = "".join(c.choices[0].delta.content or "" for c in chunks)
     assert text == "The capital of France is Paris."
     with pytest.raises(litellm.NotFoundError):
         litellm.completion(**{**more, "model": "hosted_vllm/other"})

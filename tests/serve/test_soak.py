@@ -14,9 +14,9 @@ GROWTH_KIB = 12 * 1024
 
 def request_bytes(body, close=False):
     data = json.dumps(body).encode()
-    return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"%sContent-Length: %d\r\n\r\n" % (b"Connection: close\r\n" if close else b"", len(data)) +
-            data)
+    return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n%s"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" %
+            (b"Connection: close\r\n" if close else b"", len(data)) + data)
 
 
 class Load:
@@ -69,7 +69,7 @@ class Load:
             await asyncio.sleep(rng.uniform(0.1, 1))
 
     async def leaver(self, rng):
-        """Gone before the answer: at once, in the midst of the request, in the midst of a stream."""
+        """Gone before the answer: at once, amid the request, amid a stream."""
         while self.going():
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             data = request_bytes({"prompt": "w", "max_tokens": 900, "ignore_eos": True,
