@@ -170,12 +170,12 @@ pgd_status pgd_engine_create(const pgd_engine_options *options, pgd_engine **out
 }
 
 void pgd_engine_unload(pgd_engine *e) {
+    if (e->queue != NULL) { // first: what a failed step left behind still reads the rest
+        e->d->queue->destroy(e->d, e->queue);
+    }
     pgd_dev_exec_destroy(e->dev, e->exec);
     pgd_model_destroy(e->model);
     pgd_dev_batch_destroy(e->batch);
-    if (e->queue != NULL) {
-        e->d->queue->destroy(e->d, e->queue);
-    }
     pgd_dev_close(e->dev);
     e->exec = NULL;
     e->model = NULL;
