@@ -51,7 +51,23 @@ endif()
 if(TARGET ocl-layer)
     add_test(NAME failures.ocl COMMAND bash ${folder}/failures.sh $<TARGET_FILE:pagoda_program> ocl
         OCL_ICD_VENDORS=/nonexistent)
+    set(ocl_failing "PAGODA_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/pagoda" "POCL_CACHE_DIR=${cache}"
+        "OPENCL_LAYERS=$<TARGET_FILE:ocl-layer>" "LSAN_OPTIONS=suppressions=${folder}/leaks.txt")
     set_tests_properties(failures.ocl PROPERTIES LABELS failures TIMEOUT 600
-        ENVIRONMENT "PAGODA_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/pagoda;POCL_CACHE_DIR=${cache};\
-OPENCL_LAYERS=$<TARGET_FILE:ocl-layer>;LSAN_OPTIONS=suppressions=${folder}/leaks.txt")
+        ENVIRONMENT "${ocl_failing}")
+endif()
+
+# Two engines, one of whose devices is lost.
+if(CMOCKA_FOUND)
+    add_executable(one_lost_test one_lost_test.c)
+    target_link_libraries(one_lost_test PRIVATE pagoda_static PkgConfig::CMOCKA m)
+    target_compile_definitions(one_lost_test PRIVATE PGD_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    set_target_properties(one_lost_test PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests)
+    ze_test(failures.ze.one_lost failures "lose=400" $<TARGET_FILE:one_lost_test> ze:0)
+    if(TARGET ocl-layer)
+        add_test(NAME failures.ocl.one_lost COMMAND one_lost_test ocl:0)
+        set_tests_properties(failures.ocl.one_lost PROPERTIES LABELS failures TIMEOUT 300
+            ENVIRONMENT "${ocl_failing};PAGODA_DOUBLE=lose=400")
+    endif()
 endif()
