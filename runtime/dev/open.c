@@ -383,6 +383,19 @@ typedef struct found {
     char chosen[48];
 } found;
 
+// Of two plugins of one kind the first is used; when that fails, who else there was helps.
+static pgd_status note_other(const pgd_dev_registry *r, const pgd_dev_manifest *m,
+                             pgd_status status) {
+    for (uint32_t i = 0; status != PGD_OK && i < pgd_dev_registry_count(r); i++) {
+        const pgd_dev_manifest *other = pgd_dev_registry_get(r, i);
+        if (other != m && strcmp(other->kind, m->kind) == 0) {
+            return pgd_fail_note(status, "while %s is of kind '%s' too; remove one of the two",
+                                 other->path, m->kind);
+        }
+    }
+    return status;
+}
+
 static pgd_status find_all(pgd_dev_registry *r, const char *uri, found *f) {
     pgd_dev_uri_layer layers[PGD_DEV_MAX_LAYERS];
     pgd_dev_uri_parts name = {0};
@@ -396,7 +409,7 @@ static pgd_status find_all(pgd_dev_registry *r, const char *uri, found *f) {
     PGD_TRY(find_backend(r, f->device.ptr, f->chosen, sizeof(f->chosen), &name, &f->m));
     f->index = name.index;
     f->options = name.options;
-    return pgd_dev_load(f->m, &f->parts[0].plugin);
+    return note_other(r, f->m, pgd_dev_load(f->m, &f->parts[0].plugin));
 }
 
 pgd_status pgd_dev_check(pgd_dev_registry *r, const char *uri) {

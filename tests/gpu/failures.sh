@@ -19,7 +19,7 @@ fail() {
 run() {
     local name=$1 wanted=$2 sentence=$3 code=0
     shift 3
-    env "$@" timeout 100 "$pagoda" run nano --device "$kind:0" -p "The capital" --max-tokens 6 \
+    env "$@" timeout 100 "$pagoda" run nano --device "${device:-$kind:0}" -p "The capital" --max-tokens 6 \
         --temperature 0 >"$out" 2>&1 || code=$?
     [[ $code == "$wanted" ]] || fail "$name ends with $code, not $wanted"
     grep -qE "$sentence" "$out" || fail "$name: no sentence like '$sentence'"
@@ -45,6 +45,8 @@ run "no memory at the first" 2 'no memory' PAGODA_DOUBLE=oom=1
 run "no memory for a weight" 2 'no memory.*while preparing the weight' PAGODA_DOUBLE=oom=6
 run "lost at a weight" 1 'the device is (lost|not available)' PAGODA_DOUBLE=lose=1
 run "lost in the middle" 1 "device $kind:0 is lost" PAGODA_DOUBLE=lose=300
+device="$kind:0{start_seconds=1}" run "no answer" 2 "$kind: the driver gave no answer in 1 s" \
+    PAGODA_DOUBLE=hang=1
 if [[ $kind == ocl ]]; then # there a launch may find no memory
     run "no memory in a step" 0 'no memory.*computed again' PAGODA_DOUBLE=oom=250
 fi

@@ -74,6 +74,9 @@ static void drain(const ops_fixture *f) {
 void ops_close(ops_fixture *f) {
     ops_session *s = f->session;
     int32_t i;
+    if (!f->broken && f->queue != NULL) { // handles and memories go when the queue has passed them
+        ops_drain(f);
+    }
     if (f->dev != NULL && s->closing != NULL) {
         s->closing(s->arg, f->dev);
     }
@@ -161,6 +164,10 @@ static double value(ops_fixture *f, int32_t fill) {
     case OPS_FILL_NAN: return NAN;
     case OPS_FILL_ZERO: return 0;
     case OPS_FILL_NEAR_ONE: return 1 + 0.25 * ops_normal(&f->rng);
+    case OPS_FILL_INT8: {
+        const int64_t n = ops_between(&f->rng, -300, 300);
+        return (double)(n > 127 ? 127 : n < -127 ? -127 : n) / 64;
+    }
     default: return ops_normal(&f->rng);
     }
 }

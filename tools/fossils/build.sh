@@ -67,7 +67,7 @@ host() {
     done
     # What the linker throws away (JSON, hashes) may miss its library.
     (cd "$tree" && "$cc" "${flags[@]}" "-ffile-prefix-map=$tree/=" -I shim -I . -I include \
-        -I runtime -I kernels host.c "${sources[@]}" "${link[@]}" -pthread -ldl -lm \
+        '-DFALLBACK_TEST="runtime/dev/fallback_test.c"' -I runtime -I kernels host.c "${sources[@]}" "${link[@]}" -pthread -ldl -lm \
         -o "$out/$1/host")
 }
 
