@@ -107,6 +107,7 @@ static const char *const libraries[] = {"libcuda.so.1", NULL};
 
 static const gpu_stream_vendor vendor = {
     .kind = "cuda",
+    .load_returns = 1,
     .driver = "NVIDIA driver",
     .libraries = libraries,
     .names = names,

@@ -1,10 +1,11 @@
-// Opening a vendor's library, with an end. A driver may wait for ever for a chip that hangs, and who
-// only asks which devices there are must not: a thread of its own opens the library, and it is given
-// LOAD_SECONDS. A library that gave no answer is not asked again in this process; the thread stays
-// behind, and the host it was lent is taken away from it.
+// Opening a vendor's library, with an end. A driver may wait for ever for a chip that hangs, and
+// who only asks which devices there are must not: a thread of its own opens the library, and it is
+// given LOAD_SECONDS (option start_seconds). A library that gave no answer is not asked again in this process; the thread
+// stays behind, and the host it was lent is taken away from it.
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 #include "gpu.h"
 
-enum { LOAD_SECONDS = 20 };
+enum { LOAD_SECONDS = 30 };
 
 typedef struct loading {
     pgd_host host; // lent to the driver; its functions are below
@@ -127,11 +128,11 @@ static loading *start(const pgd_host *host, const gpu_driver *driver) {
 }
 
 // False when the time is over; then the library has no host any more.
-static bool wait_for(loading *l) {
+static bool wait_for(loading *l, long seconds) {
     struct timespec end;
     int error = 0;
     clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += LOAD_SECONDS;
+    end.tv_sec += seconds;
     pthread_mutex_lock(&l->lock);
     while (!l->is_done && error != ETIMEDOUT) {
         error = pthread_cond_timedwait(&l->ended, &l->lock, &end);
@@ -144,19 +145,21 @@ static bool wait_for(loading *l) {
 
 pgd_status gpu_load(const pgd_host *host, const gpu_driver *driver, void **out_library,
                     char *out_text, size_t bytes) {
+    const char *option = host->option == NULL ? NULL : host->option(host, "start_seconds");
+    long seconds = option == NULL ? 0 : strtol(option, NULL, 10);
     loading *l = atomic_load(&given_up) != NULL ? NULL : start(host, driver);
+    seconds = driver->load_returns ? INT_MAX : seconds > 0 ? seconds : LOAD_SECONDS;
     *out_library = NULL;
     out_text[0] = '\0';
     if (l == NULL && atomic_load(&given_up) == NULL) {
         snprintf(out_text, bytes, "%s: no memory to open the driver", driver->kind);
         return PGD_OUT_OF_MEMORY;
     }
-    if (l == NULL || !wait_for(l)) {
+    if (l == NULL || !wait_for(l, seconds)) {
         if (l != NULL) {
             atomic_store(&given_up, l);
         }
-        snprintf(out_text, bytes, "%s: the driver gave no answer in %d s", driver->kind,
-                 LOAD_SECONDS);
+        snprintf(out_text, bytes, "%s: the driver gave no answer in %ld s", driver->kind, seconds);
         return PGD_UNAVAILABLE;
     }
     const pgd_status code = l->code;

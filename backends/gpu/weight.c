@@ -223,8 +223,11 @@ static pgd_status prepare(const pgd_device *d, pgd_queue *q, const pgd_weight_de
     code = code == PGD_OK ? check_prepare(d, a, scratch) : code;
     code = code == PGD_OK ? pack_parts(d, q, a, *out, scratch, bytes) : code;
     if (code != PGD_OK) {
+        // what was enqueued still reads the sources
+        const pgd_status drained = gpu_drain(d, q);
         destroy(d, *out);
         *out = NULL;
+        code = drained == PGD_DEVICE_LOST ? drained : code;
     }
     return code;
 }

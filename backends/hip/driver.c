@@ -115,6 +115,7 @@ static const char *const libraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", 
 
 static const gpu_stream_vendor vendor = {
     .kind = "hip",
+    .load_returns = 1,
     .driver = "ROCm runtime",
     .libraries = libraries,
     .names = names,

@@ -37,3 +37,37 @@ ze_test(engine.invariance.ze "engine;slow" "" $<TARGET_FILE:invariance_test> ze:
     ${golden}/llama-default)
 ze_test(nano.ze "nano;slow" "" ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/nano/nano_test.py
     $<TARGET_FILE:pagoda_program> ${nano} ze:0)
+
+# What goes wrong.
+ze_test(failures.ze failures "" bash ${folder}/failures.sh $<TARGET_FILE:pagoda_program> ze
+    ZE_ENABLE_ALT_DRIVERS=/nonexistent)
+if(TARGET ze-double)
+    add_test(NAME failures.ze.hang COMMAND bash ${folder}/hang.sh $<TARGET_FILE:pagoda_program> ze)
+    set_tests_properties(failures.ze.hang PROPERTIES LABELS "failures;slow" TIMEOUT 200
+        ENVIRONMENT "${ze_environment};${ze_driver}")
+endif()
+
+# The same over OpenCL: a layer of its loader makes the driver fail.
+if(TARGET ocl-layer)
+    add_test(NAME failures.ocl COMMAND bash ${folder}/failures.sh $<TARGET_FILE:pagoda_program> ocl
+        OCL_ICD_VENDORS=/nonexistent)
+    set(ocl_failing "PAGODA_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/pagoda" "POCL_CACHE_DIR=${cache}"
+        "OPENCL_LAYERS=$<TARGET_FILE:ocl-layer>" "LSAN_OPTIONS=suppressions=${folder}/leaks.txt")
+    set_tests_properties(failures.ocl PROPERTIES LABELS failures TIMEOUT 600
+        ENVIRONMENT "${ocl_failing}")
+endif()
+
+# Two engines, one of whose devices is lost.
+if(CMOCKA_FOUND)
+    add_executable(one_lost_test one_lost_test.c)
+    target_link_libraries(one_lost_test PRIVATE pagoda_static PkgConfig::CMOCKA m)
+    target_compile_definitions(one_lost_test PRIVATE PGD_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    set_target_properties(one_lost_test PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests)
+    ze_test(failures.ze.one_lost failures "lose=400" $<TARGET_FILE:one_lost_test> ze:0)
+    if(TARGET ocl-layer)
+        add_test(NAME failures.ocl.one_lost COMMAND one_lost_test ocl:0)
+        set_tests_properties(failures.ocl.one_lost PROPERTIES LABELS failures TIMEOUT 300
+            ENVIRONMENT "${ocl_failing};PAGODA_DOUBLE=lose=400")
+    endif()
+endif()

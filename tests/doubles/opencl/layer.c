@@ -1,6 +1,6 @@
 // A layer of the OpenCL loader (OPENCL_LAYERS names it; cl_layer.h) that lets a driver fail.
 //
-// PAGODA_DOUBLE: devices=0 (a driver without a device), hang=1 (the first question is not answered),
+// PAGODA_DOUBLE: devices=0 (a driver without a device), hang=1 (no answer to the first question),
 // oom=n (no memory at the n-th buffer or launch), lose=n (the device is gone after n launches).
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_icd.h>
