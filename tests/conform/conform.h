@@ -81,6 +81,7 @@ typedef struct conform_options {
     char folder[1024];  // of the models that come with the tool; "" = not found
     const char *device; // NULL: the manifest's kind, device 0
     const char *json, *junit, *sheet;
+    const char *matrix, *against;
     const char *only[32];
     int32_t n_only;
     int32_t level;

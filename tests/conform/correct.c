@@ -6,7 +6,7 @@
 
 #include "dev/inner.h"
 
-// ---- operations: the suites of tests/ops ---------------------------------------------------------
+// ---- operations: the suites of tests/ops -------------------------------------------------------
 
 enum { MOST_LINES = 8 };
 
@@ -96,7 +96,7 @@ void conform_graph(conform *c) {
     conform_ops(c);
 }
 
-// ---- plans ---------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 // Every buffer of a case gets room behind what was asked for, filled with a pattern that must still
 // be there at the end: what a plan gives (bytes of weights and caches, scratch) is an upper bound.
@@ -200,7 +200,7 @@ void conform_plans(conform *c) {
     conform_note(c, "%d buffers of %d cases", (int)guards.seen, (int)n);
 }
 
-// ---- refusals ------------------------------------------------------------------------------------
+// ---- refusals ----------------------------------------------------------------------------------
 
 static void must_refuse(conform *c, pgd_status code, const char *what) {
     MUST(c, code != PGD_OK, "%s is not refused", what);

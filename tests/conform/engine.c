@@ -116,7 +116,7 @@ void engine_draw(uint64_t seed, int32_t vocab, int32_t longest, engine_case *cas
     }
 }
 
-// ---- golden tokens -------------------------------------------------------------------------------
+// ---- golden tokens -----------------------------------------------------------------------------
 
 static int32_t read_ids(const pgd_json *v, int32_t *out) {
     int32_t n = 0;

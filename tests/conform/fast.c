@@ -1,4 +1,4 @@
-// Level 4: overlap, and floors as shares of the device's own limits, which are measured just before.
+// Level 4: overlap, and floors as shares of the device's own limits, measured just before.
 //
 //   copy bandwidth  bytes read and written by queue.copy within the device
 //   GEMM peak       the device's own gemm, bf16 weights, 512 x 4096 x 4096

@@ -34,7 +34,8 @@ def runs(name, check, op, code):
 add("second_symbol", "loads.symbols", "good.c", END,
     END + "PGD_EXPORT int good_extra(void) { return 1; }\n")
 add("constructor", "loads.constructors", "good.c", END,
-    END + "static volatile int x; __attribute__((constructor)) static void early(void) { x = 1; }\n")
+    END + "static volatile int x;\n"
+    "__attribute__((constructor)) static void early(void) { x = 1; }\n")
 add("linked_library", "loads.dependencies", "good.c", END, END,
     link=("-Wl,--no-as-needed", "-lcrypto"))
 add("manifest_version", "loads.truth", "libpgd-good.json", '"version": "0.1.0"',
@@ -188,9 +189,9 @@ add("truncates_bf16", "ops.gemm", "ops.c", "    e->args.head.batch = &e->batch;\
     }
 """)
 add("writes_behind_plan", "correct.plans", "good.c",
-    "        return FAIL(d, PGD_INVALID, \"weight %s: its parts do not fit\", desc->name);\n    }\n",
-    "        return FAIL(d, PGD_INVALID, \"weight %s: its parts do not fit\", desc->name);\n    }\n"
-    "    to[(desc->n * desc->k * pgd_dtype_bytes(desc->dtype) + 3) / 4 * 4] = 1;\n")
+    "    return weight_adopt(d, desc, dst, out);\n",
+    "    to[(desc->n * desc->k * pgd_dtype_bytes(desc->dtype) + 3) / 4 * 4] = 1;\n"
+    "    return weight_adopt(d, desc, dst, out);\n")
 add("ignores_newer_fields", "correct.refusals", "ops.c",
     "pgd_args_tail_is_zero(args, size, args_bytes[op]);", "size > 0;")
 add("refuses_what_it_supports", "ops.rmsnorm", "ops.c", "    if (!good_takes(op, args)) {",
@@ -277,7 +278,8 @@ add("checks_first_of_list", "serves.faults", "queue.c",
 runs("dense_rows", "ops.gemm", "gemm", "a->x.stride[0] = a->x.shape[1];")
 add("ignored_col_start", "ops.gemm", "good.c",
     "    if (pgd_ref_weight_join(desc, to) != PGD_OK) {",
-    "    pgd_weight_desc first = *desc;\n    if (desc->n_parts == 1) {\n        part.col_start = 0;\n"
+    "    pgd_weight_desc first = *desc;\n    if (desc->n_parts == 1) {\n"
+    "        part.col_start = 0;\n"
     "        first.parts = &part;\n        desc = &first;\n    }\n"
     "    if (pgd_ref_weight_join(desc, to) != PGD_OK) {")
 add("nan_wins", "ops.argmax", "ops.c", "    e->args.head.batch = &e->batch;\n",

@@ -6,7 +6,7 @@
 Each mutant is the good plugin with one text replaced in one of its files. Only that file is
 compiled again. Of levels 0 and 1 all checks run, and the first that fails must be the one that is
 named; of the levels above the named one alone, to keep the run short. The good plugin runs all.
-Exits 1 when a mutant passes, is found by another check, or its text is not in the file exactly once.
+Exits 1 when a mutant passes, is found by another check, or its text is not in the file once.
 """
 import argparse
 import os

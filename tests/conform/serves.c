@@ -19,7 +19,7 @@ void conform_native(conform *c) {
     }
 }
 
-// ---- batches -------------------------------------------------------------------------------------
+// ---- batches -----------------------------------------------------------------------------------
 
 typedef struct way {
     const char *name;
@@ -72,7 +72,7 @@ void conform_batches(conform *c) {
     conform_note(c, "%d requests in %d ways", REQUESTS, (int)(sizeof(ways) / sizeof(ways[0])));
 }
 
-// ---- faults --------------------------------------------------------------------------------------
+// ---- faults ------------------------------------------------------------------------------------
 
 // After each refused call the device goes on: a copy there and back.
 static void still_works(conform *c, pgd_queue *q, const char *behind) {
@@ -148,7 +148,7 @@ void conform_faults(conform *c) {
     conform_close(c);
 }
 
-// ---- soak ----------------------------------------------------------------------------------------
+// ---- soak --------------------------------------------------------------------------------------
 
 enum { POOL = 12, POINTS = 400 };
 

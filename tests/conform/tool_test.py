@@ -10,7 +10,7 @@ import tempfile
 import xml.etree.ElementTree
 from pathlib import Path
 
-TOOL, GOOD, BROKEN = sys.argv[1:4]
+TOOL, GOOD, BROKEN = (str(Path(name).resolve()) for name in sys.argv[1:4])
 FEW = ["--only", "loads.manifest", "--only", "ops.add", "--cases", "3"]
 
 
@@ -69,7 +69,52 @@ def test_failure(folder):
     check("no level reached" in done.stdout, "a level in spite of failures", done)
 
 
+MATRIX = """
+devices:
+  - {device: "good:0", plugin: %s, kind: double, level: 0}
+  - {device: "acme:0"}
+models: [qwen3-window]
+checks: [level, tokens, nmse, speed]
+tokens: 8
+repeats: 3
+"""
+
+
+def test_matrix_files(folder):
+    path = folder / "m.yaml"
+    for old, new, words in (
+            ("qwen3-window", "nowhere", "'nowhere'"), ("models:", "model:", "unknown key 'model'"),
+            ("kind: double", "kind: toy", "'toy'"), ("speed]", "sped]", "'sped'"),
+            ("tokens: 8", "tokens: 0", "tokens"), ("level: 0}", "levl: 0}", "'levl'")):
+        path.write_text((MATRIX % GOOD).replace(old, new))
+        done = run("--matrix", path)
+        check(done.returncode == 2 and words in done.stderr, f"{new} is not refused", done)
+    check(run("--matrix", folder / "none.yaml").returncode == 2, "a matrix that is not there")
+
+
+def test_matrix(folder):
+    path, report, saved = (folder / name for name in ("m.yaml", "report.json", "saved.json"))
+    path.write_text(MATRIX % GOOD)
+    done = run("--matrix", path, "--json", report, "--loops", "20")
+    check(done.returncode == 0 and "its plugin is not here" in done.stdout, "a matrix", done)
+    told = json.loads(report.read_text())["matrix"]
+    check(sorted({c["result"] for c in told}) == ["passed", "skipped"] and len(told) == 8,
+          "the report of a matrix", done)
+    for key, value, words in (("tokens", "0" * 16, "OTHER TOKENS"), ("nmse", 0.0, None),
+                              ("tokens_per_s", [1e9, 1e9, 1e9], "SLOWER"),
+                              ("tokens_per_s", [1.0, 1.0, 1.0], None)):
+        changed = [dict(c, **{key: value}) if c["device"] == "good:0" else c for c in told]
+        saved.write_text(json.dumps({"schema": 1, "matrix": changed}))
+        done = run("--matrix", path, "--against", saved, "--loops", "20")
+        check(done.returncode == (1 if words else 0) and (words or "as before") in done.stdout,
+              f"against another {key}", done)
+    saved.write_text("{}")
+    check(run("--matrix", path, "--against", saved).returncode == 2, "no report to compare with")
+
+
 with tempfile.TemporaryDirectory() as room:
+    test_matrix_files(Path(room))
+    test_matrix(Path(room))
     test_wrong_use()
     test_help_and_list()
     test_files(Path(room))
