@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 
-// What is waited for in place of the plugin ends with TIMEOUT, so that a device which hangs is seen.
+// What is waited for in place of the plugin ends with TIMEOUT, so that one that hangs is seen.
 #define DRAIN_NS UINT64_C(600000000000)
 
 #define FILL_CHUNK_BYTES (UINT64_C(1) << 20)
