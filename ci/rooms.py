@@ -33,7 +33,7 @@ FOLDERS = {
     "plugins": ("include/pagoda", "plugins/layer"),
     "include/pagoda": ("include/pagoda",),
 }
-REFERENCE_FRIENDS = ("dev",)
+REFERENCE_FRIENDS = ("dev", "load")
 
 STANDARD = {f"{n}.h" for n in (
     "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal "

@@ -51,7 +51,7 @@ add_custom_target(bundle
             -P ${PROJECT_SOURCE_DIR}/cmake/bundle.cmake
     COMMENT "bundling pagoda-${PROJECT_VERSION}-${pagoda_system}"
     VERBATIM)
-foreach(target pagoda pagoda_program pgd-cpu pgd-ocl libpgd-null)
+foreach(target pagoda pagoda_program pgd-cpu pgd-cuda pgd-hip pgd-ocl libpgd-null)
     if(TARGET ${target})
         add_dependencies(bundle ${target})
     endif()

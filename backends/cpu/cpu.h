@@ -18,6 +18,7 @@
 #include <pagoda/limits.h>
 
 #include "kernels.h"
+#include "quant.h"
 
 #define CPU_ALIGN 64
 
@@ -69,12 +70,27 @@ struct pgd_queue {
 
 enum { CPU_LAYOUT_ROWS = 0, CPU_LAYOUT_PANELS = 1, CPU_LAYOUT_GATED = 2 };
 
-struct pgd_weight {
-    pgd_weight_desc desc; // without parts and name
-    unsigned char *data;
-    int32_t layout; // CPU_LAYOUT_...
+// Panels of one scheme: all of a weight, or those of neighbouring parts of PGD_SCHEME_PARTS.
+typedef struct cpu_segment {
+    int32_t scheme; // PGD_SCHEME_...
+    int32_t dtype;  // of a plain one
+    int64_t row;    // first
+    int64_t n_rows;
+    int64_t panel; // first
     int64_t n_panels;
     uint64_t panel_bytes;
+    unsigned char *data;
+} cpu_segment;
+
+enum { CPU_SEGMENTS = 8 };
+
+struct pgd_weight {
+    pgd_weight_desc desc; // without parts and name
+    int32_t layout;       // CPU_LAYOUT_...
+    uint32_t n_segments;  // at least 1
+    int64_t n_panels;
+    uint64_t bytes;
+    cpu_segment segments[CPU_SEGMENTS];
 };
 
 struct pgd_kv {
@@ -145,6 +161,9 @@ pgd_status cpu_graph_add_fill(const pgd_device *d, pgd_graph *g, const pgd_range
 
 // ---- weight.c ----------------------------------------------------------------------------------
 
+const cpu_segment *cpu_segment_of(const pgd_weight *w, int64_t p);
+// Bytes of the first k of a panel, k a multiple of PGD_CPU_DEPTH or all; UINT64_MAX for too many.
+uint64_t cpu_panel_bytes(const cpu_segment *s, int64_t k);
 // Columns of y that panel p makes: [*first, *first + count).
 int64_t cpu_panel_columns(const pgd_weight *w, int64_t p, int64_t *first);
 // Elements [k0, k0 + n) of a row as f32.
@@ -181,7 +200,8 @@ typedef bool (*cpu_check_fn)(cpu_check *c, const void *args, const pgd_weight_de
                              const pgd_kv_desc *kv);
 extern const cpu_check_fn cpu_checks[PGD_OP_COUNT];
 bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w);
-// Part i of a desc; fields that a smaller caller does not have are zero.
+// Part i of a desc, with the desc's scheme and dtype where it has none of its own; fields that a
+// smaller caller does not have are zero.
 const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
                                        pgd_weight_part *local);
 // Elements from row to row of x rounded to bf16: room for a pair at the end of an odd k, and no
@@ -189,7 +209,15 @@ const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
 static inline int64_t cpu_round_ld(int64_t k) {
     return (k + 31) / 32 * 32 + 32;
 }
-// Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype; 0 = not rounded.
+// Blocks of int8 from row to row of x for quantized weights: an odd number, for the same reason.
+static inline int64_t cpu_int8_ld(int64_t k) {
+    return (k + PGD_CPU_CELL - 1) / PGD_CPU_CELL / 2 * 2 + 3;
+}
+static inline bool cpu_is_quantized(const pgd_weight_desc *w) {
+    return w->scheme != PGD_SCHEME_PLAIN;
+}
+// Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype, or to int8 for quantized
+// weights; 0 = not rounded.
 uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows);
 bool cpu_check_kv(cpu_check *c, const pgd_kv_desc *kv);
 

@@ -55,7 +55,7 @@ typedef struct pgd_engine_options {
     const char *const *plugins; // further plugin files
     uint32_t n_plugins;
     uint32_t allow_slow;            // 1: operations without a fast place may run on the host
-    const char *kv_cache_dtype;     // NULL or "auto" = the device's; "f32", "bf16", "f16"
+    const char *kv_cache_dtype;     // NULL or "auto" = the device's; "f32", "bf16", "f16", "int8"
     const char *memory;             // NULL = "90%" of what is free; "4GiB", "50%"
     int32_t num_blocks;             // of the KV cache, block 0 included; 0 = what memory allows
     int32_t block_size;             // tokens of a block, 0 = 16
@@ -85,6 +85,10 @@ typedef struct pgd_engine_options {
     const char *standby;
     int32_t max_stall_ms; // prompts of others may hold the next token of a running answer so long;
                           // 0 = no bound. From measured steps, so the first ones may miss it
+    uint32_t reserved2;
+    // Weights of f32, bf16 and f16 are quantized while they are loaded: "q8_0", "q4_0", "q4_k",
+    // "int8" ...; NULL or "none" = as they are stored.
+    const char *quant;
 } pgd_engine_options;
 
 // Opens the device, plans memory, loads the model.

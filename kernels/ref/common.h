@@ -49,8 +49,6 @@ pgd_status pgd_ref_check_absent(const pgd_exec *x, const char *name,
 pgd_status pgd_ref_check_weight(const pgd_exec *x, const pgd_ref_weight *w) PGD_MUST_USE;
 pgd_status pgd_ref_check_kv(const pgd_exec *x, const pgd_ref_kv *kv, const pgd_batch *batch,
                             int32_t layer, int32_t group) PGD_MUST_USE;
-// The dtypes and the scale mode go together.
-int pgd_ref_kv_is_known(const pgd_kv_desc *desc);
 // The batch is there and lies in host memory.
 pgd_status pgd_ref_check_batch(const pgd_exec *x, const pgd_batch *batch) PGD_MUST_USE;
 // Live rows, at most shape0.

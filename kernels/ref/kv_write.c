@@ -2,8 +2,8 @@
 //
 //   [block][layer][k: block_tokens, heads, k_dim | v: block_tokens, heads, v_dim]
 //
-// With PGD_KV_SCALE_TOKEN_HEAD the scales of k, [block_tokens, heads] f32, lie behind k, and those of
-// v behind v. A head's scale is its largest magnitude / 127 and its elements are x / scale to the
+// With PGD_KV_SCALE_TOKEN_HEAD the scales of k, [block_tokens, heads] f32, lie behind k, those of v
+// behind v. A head's scale is its largest magnitude / 127 and its elements are x / scale to the
 // nearest, ties to even, both in f32; a head of zeros has scale 0.
 #include "ref/common.h"
 

@@ -2,7 +2,7 @@
 //
 // The types with one scale a block are defined to the bit, as ggml and the gguf package make them.
 // The others have sub-blocks whose scales (and minima) are integers times one or two scales of the
-// whole block; any choice of integers is a valid block, and this file takes, for each sub-block, the
+// whole block; any choice of integers is a valid block, and this file takes for each sub-block the
 // best of a few steps in the sense of weighted least squares: the range is stretched a little, each
 // value goes to its nearest level, and scale and minimum are solved for those levels. Weights are
 // x^2 plus the mean square, which favours what moves a product most.

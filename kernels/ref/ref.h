@@ -33,15 +33,14 @@ struct pgd_ref_weight {
 // 0 if k is no whole number of blocks or the scheme has no rows of its own.
 uint64_t pgd_ref_row_bytes(int32_t scheme, int32_t dtype, int64_t k);
 
-// Bytes that join writes: all parts' rows one under the other, and behind the rows of each INT8 part
-// (of all parts when the desc is INT8) padding to 4 bytes and their f32 scales. `act_dtype` is not
-// looked at.
+// Bytes that join writes: all parts' rows one under the other; behind the rows of an INT8 part (of
+// all parts when the desc is INT8) padding to 4 bytes and their f32 scales.
 //   fails  INVALID for sizes that contradict each other, UNSUPPORTED for what join does not take
 pgd_status pgd_ref_weight_bytes(const pgd_weight_desc *desc, uint64_t *out_bytes) PGD_MUST_USE;
 
 // Joins the parts of desc (sources by ptr) into dst, which holds pgd_ref_weight_bytes.
-//   fails  INVALID if a slice does not lie in its matrix, starts within a block, or n, k do not match
-//          the parts; UNSUPPORTED for an unknown scheme or a source that is not a pointer
+//   fails  INVALID if a slice does not lie in its matrix, starts within a block, or n, k do not
+//          match the parts; UNSUPPORTED for an unknown scheme or a source that is not a pointer
 pgd_status pgd_ref_weight_join(const pgd_weight_desc *desc, void *dst) PGD_MUST_USE;
 
 // The weight over bytes that join has written (or will write). parts: room for desc->n_parts, used
@@ -69,6 +68,9 @@ typedef struct pgd_ref_kv {
     int32_t reserved0;
     unsigned char *mem;
 } pgd_ref_kv;
+
+// 1 when the dtypes are known and go together with the scale mode.
+int pgd_ref_kv_is_known(const pgd_kv_desc *desc);
 
 // Bytes of one block id, all layers.
 uint64_t pgd_ref_kv_block_bytes(const pgd_kv_desc *desc);

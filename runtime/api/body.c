@@ -291,6 +291,13 @@ void pgd_api_body_free(pgd_api_body *b) {
     b->doc = NULL;
 }
 
+const pgd_json *pgd_api_tools_offered(const pgd_api_body *b) {
+    const pgd_json *tools = b->values[PGD_API_tools].json;
+    pgd_str choice = {"", 0};
+    (void)pgd_json_to_str(b->values[PGD_API_tool_choice].json, &choice);
+    return tools != NULL && tools->n > 0 && !pgd_str_is(choice, "none") ? tools : NULL;
+}
+
 int64_t pgd_api_int(const pgd_api_body *b, int32_t field, int64_t otherwise) {
     return b->values[field].json != NULL ? b->values[field].i : otherwise;
 }

@@ -53,6 +53,8 @@ int32_t pgd_api_body_check(pgd_api_body *b, const pgd_json *root, int32_t where,
                            pgd_api_error *e);
 void pgd_api_body_free(pgd_api_body *b);
 
+// The tools the model may call; NULL: none, or tool_choice is "none".
+const pgd_json *pgd_api_tools_offered(const pgd_api_body *b);
 // Given value, or `otherwise`.
 int64_t pgd_api_int(const pgd_api_body *b, int32_t field, int64_t otherwise);
 double pgd_api_number(const pgd_api_body *b, int32_t field, double otherwise);

@@ -158,6 +158,16 @@ static int32_t check_pairs(reader *r) {
         return pgd_api_refuse(r->e, 400, "tool_choice", "unsupported_parameter",
                               "tool_choice: only \"auto\" and \"none\" are supported");
     }
+    const pgd_json *tools = value_of(r, PGD_API_tools);
+    for (uint32_t i = 0; tools != NULL && i < tools->n; i++) {
+        const pgd_json *function = pgd_json_get(&tools->items[i], "function");
+        if (!pgd_json_is(pgd_json_get(function, "name"), PGD_JSON_STRING)) {
+            return pgd_api_refuse(r->e, 400, "tools", NULL,
+                                  "tools[%u]: {\"type\": \"function\", \"function\": {\"name\": "
+                                  "...}} is allowed",
+                                  i);
+        }
+    }
     const int64_t best_of = pgd_api_int(r->b, PGD_API_best_of, -1);
     if (best_of >= 0 && best_of != pgd_api_int(r->b, PGD_API_n, 1)) {
         return pgd_api_refuse(r->e, 400, "best_of", "unsupported_parameter",

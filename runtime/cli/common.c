@@ -58,7 +58,9 @@ const cli_flag cli_engine_flags[] = {
     CLI_FLAG_BOOL(0, "reserve-full-prompt", &cli_engine.reserve_full_prompt,
                   "a prompt starts when all of it fits (default true)"),
     CLI_FLAG_TEXT(0, "kv-cache-dtype", "TYPE", &cli_engine.kv_cache_dtype,
-                  "auto, f32, bf16, f16 (default auto: the device's)"),
+                  "auto, f32, bf16, f16, int8 (default auto: the device's)"),
+    CLI_FLAG_TEXT(0, "quant", "TYPE", &cli_engine.quant,
+                  "quantize the weights while loading: q8_0, q4_0, q4_k, int8 ... (default none)"),
     CLI_FLAG_INT(0, "threads", "N", &cli_engine.threads, 1, 1024,
                  "threads of the CPU (default: one per core)"),
     CLI_FLAG_SWITCH(0, "allow-slow", &cli_engine.allow_slow,
@@ -138,6 +140,7 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .no_deterministic = !v->deterministic,
         .step_timeout_ms = (uint32_t)v->step_timeout_ms,
         .standby = v->standby,
+        .quant = v->quant,
         .progress = cli_load_progress.fn,
     };
 }

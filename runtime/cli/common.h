@@ -13,6 +13,7 @@ typedef struct cli_engine_values {
     const char *standby;
     const char *memory;
     const char *kv_cache_dtype;
+    const char *quant;
     cli_list plugins;
     int32_t num_blocks;
     int32_t block_size;

@@ -43,6 +43,7 @@ typedef struct serve_values {
     int32_t request_timeout;
     int32_t key_requests;
     int32_t key_tokens;
+    const char *tool_parser;
     int32_t head_timeout;
     const char *log_format;
 } serve_values;
@@ -89,6 +90,8 @@ static const cli_flag serve_flags[] = {
                  "seconds that running requests get behind SIGTERM (default 30)"),
     CLI_FLAG_SWITCH(0, "strict-fields", &values.strict_fields,
                     "unknown fields of a request are an error"),
+    CLI_FLAG_TEXT(0, "tool-call-parser", "NAME", &values.tool_parser,
+                  "of calls in the model's text: hermes (default), or none"),
     CLI_FLAG_TEXT(0, "log-format", "NAME", &values.log_format,
                   "of the line for each answer: text (default) or json"),
     CLI_FLAG_SWITCH(0, "disable-access-log", &values.no_log, "no line for each answer"),
@@ -116,6 +119,16 @@ static pgd_status read_log_format(int32_t *json) {
         return pgd_fail(PGD_INVALID, "--log-format \"%s\"; text and json are allowed", name);
     }
     use_colour = !*json && pgd_os_is_terminal(2) && pgd_os_env("NO_COLOR") == NULL;
+    return PGD_OK;
+}
+
+static pgd_status read_tool_parser(int32_t *none) {
+    const char *name = values.tool_parser != NULL ? values.tool_parser : "hermes";
+    *none = strcmp(name, "none") == 0;
+    if (!*none && strcmp(name, "hermes") != 0) {
+        return pgd_fail(PGD_INVALID, "--tool-call-parser \"%s\"; hermes and none are allowed",
+                        name);
+    }
     return PGD_OK;
 }
 
@@ -191,6 +204,7 @@ static pgd_status serve(const char *model) {
     sigaddset(&signals, SIGTERM);
     pgd_serve_options o = make_options(model);
     PGD_TRY(read_log_format(&o.log_json));
+    PGD_TRY(read_tool_parser(&o.no_tool_calls));
     PGD_TRY(pgd_serve_start(&o, &s));
     sigprocmask(SIG_BLOCK, &signals, NULL);
     say_ready(s);

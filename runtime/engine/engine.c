@@ -103,6 +103,18 @@ pgd_status pgd_engine_load(pgd_engine *e, const pgd_load_plan *plan) {
     return pgd_model_record(e->model, e->exec);
 }
 
+static pgd_status quantize(const pgd_engine *e, const char *name, pgd_load_plan *plan) {
+    if (name == NULL || strcmp(name, "none") == 0) {
+        return PGD_OK;
+    }
+    const int32_t scheme = pgd_load_scheme_of(name);
+    if (scheme == PGD_SCHEME_PLAIN) {
+        return pgd_fail(PGD_INVALID, "quant is \"%s\"; none, " PGD_LOAD_SCHEMES " are allowed",
+                        name);
+    }
+    return pgd_load_plan_quantize(plan, scheme, e->team);
+}
+
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) {
     const pgd_load_progress progress = {.fn = o->progress, .arg = o->progress_arg};
@@ -111,6 +123,7 @@ pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
     PGD_TRY(open_text(e));
     PGD_TRY(pgd_load_weights_open(e->folder, weights));
     PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
+    PGD_TRY(quantize(e, o->quant, *plan));
     e->parameters = (*plan)->params;
     PGD_TRY(pgd_engine_choose(e, o, *plan));
     pgd_engine_work_of(e, *plan);
@@ -169,13 +182,14 @@ pgd_status pgd_engine_create(const pgd_engine_options *options, pgd_engine **out
     return PGD_OK;
 }
 
+// The queue goes first: that waits for what is enqueued, so that nothing is in use any more.
 void pgd_engine_unload(pgd_engine *e) {
-    pgd_dev_exec_destroy(e->dev, e->exec);
-    pgd_model_destroy(e->model);
-    pgd_dev_batch_destroy(e->batch);
     if (e->queue != NULL) {
         e->d->queue->destroy(e->d, e->queue);
     }
+    pgd_dev_exec_destroy(e->dev, e->exec);
+    pgd_model_destroy(e->model);
+    pgd_dev_batch_destroy(e->batch);
     pgd_dev_close(e->dev);
     e->exec = NULL;
     e->model = NULL;

@@ -33,14 +33,14 @@ static pgd_status read_kv_dtype(const char *text, int32_t *out) {
     if (text == NULL || strcmp(text, "auto") == 0) {
         return PGD_OK;
     }
-    static const int32_t known[] = {PGD_F32, PGD_BF16, PGD_F16};
+    static const int32_t known[] = {PGD_F32, PGD_BF16, PGD_F16, PGD_I8};
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(text, pgd_dtype_name(known[i])) == 0) {
             *out = known[i];
             return PGD_OK;
         }
     }
-    return pgd_fail(PGD_INVALID, "kv-cache-dtype is \"%s\"; auto, f32, bf16, f16 are allowed",
+    return pgd_fail(PGD_INVALID, "kv-cache-dtype is \"%s\"; auto, f32, bf16, f16, int8 are allowed",
                     text);
 }
 

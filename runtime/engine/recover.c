@@ -144,10 +144,24 @@ static pgd_status recover_device(pgd_engine *e, pgd_status status) {
     return reopen(e, status);
 }
 
+// What the failed step has enqueued may still read the batch's mirror, which the next one fills.
+static pgd_status drain(pgd_engine *e) {
+    uint64_t point = 0;
+    PGD_TRY(e->d->queue->signal(e->d, e->queue, &point));
+    return pgd_engine_wait(e, point);
+}
+
 pgd_status pgd_engine_recover(pgd_engine *e, pgd_status status) {
+    const sentence why = sentence_of(status);
     if (is_lost(e, status)) {
+        pgd_fail_set(status, why.text);
         return recover_device(e, status);
     }
+    const pgd_status drained = drain(e);
+    if (drained != PGD_OK && is_lost(e, drained)) {
+        return recover_device(e, drained);
+    }
+    pgd_fail_set(status, why.text);
     e->trouble.n_failed++;
     if (e->trouble.n_failed > 1) {
         e->trouble.n_failed = 0;

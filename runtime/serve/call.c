@@ -171,6 +171,7 @@ static void free_call(pgd_serve_call *call) {
             pgd_text_free(texts[k]);
         }
         pgd_mem_free(c->stop_text);
+        pgd_api_tools_free(&c->tools);
     }
     pgd_serve_prompts_free(call);
     pgd_api_body_free(&call->body);
@@ -200,14 +201,6 @@ static void let_go(pgd_serve_call *call) {
     }
 }
 
-static void uncount(pgd_serve_call *call) {
-    if (call->counted) {
-        call->counted = 0;
-        call->server->waiting--;
-        call->server->waiting_tokens -= call->n_waiting_tokens;
-    }
-}
-
 static void cancel_all(pgd_serve_call *call) {
     call->gone = 1;
     for (int32_t i = 0; is_submitted(call) && i < call->n_prompts; i++) {
@@ -233,7 +226,7 @@ static void over(pgd_serve_call *call) {
         pgd_serve_quota_spend(q, call->key, pgd_clock_ns(), tokens_made(call));
     }
     pgd_serve_quota_leave(q, call->key);
-    uncount(call);
+    pgd_serve_call_uncount(call);
     call->x = NULL;
     pgd_serve_calls_remove(call);
 }
@@ -263,58 +256,6 @@ static void fail(pgd_serve_call *call) {
     pgd_serve_answered(call->server, x, call->error.status, call);
     over(call);
     pgd_serve_exchange_end(x);
-}
-
-static void observe_delta(pgd_serve_call *call, const pgd_delta *d, uint64_t now) {
-    pgd_serve_metrics *m = &call->server->metrics;
-    if (d->n_ids == 0) {
-        return;
-    }
-    if (call->first_ns == 0) {
-        call->first_ns = now;
-        uncount(call);
-        pgd_serve_observe(m, PGD_SERVE_H_time_to_first_token_seconds,
-                          (double)(now - call->start_ns) / 1e9);
-    } else {
-        pgd_serve_observe(m, PGD_SERVE_H_inter_token_latency_seconds,
-                          (double)(now - call->last_token_ns) / 1e9 / d->n_ids);
-    }
-    call->last_token_ns = now;
-}
-
-static void observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t now) {
-    pgd_serve_metrics *m = &call->server->metrics;
-    int32_t made = 0;
-    for (int32_t i = 0; i < call->n; i++) {
-        pgd_serve_choice *c = &call->choices[p->index * call->n + i];
-        const char *reason = c->finish_reason != NULL ? c->finish_reason : "error";
-        const int32_t end = strcmp(reason, "stop") == 0     ? PGD_SERVE_END_stop
-                            : strcmp(reason, "length") == 0 ? PGD_SERVE_END_length
-                            : strcmp(reason, "abort") == 0  ? PGD_SERVE_END_abort
-                                                            : PGD_SERVE_END_error;
-        m->ended[end]++;
-        made += c->n_output;
-        pgd_serve_observe(m, PGD_SERVE_H_request_generation_tokens, c->n_output);
-    }
-    pgd_output o = {.size = sizeof(o)};
-    pgd_request_output(p->request, &o);
-    const double total = (double)(now - call->start_ns) / 1e9;
-    pgd_serve_observe(m, PGD_SERVE_H_e2e_request_latency_seconds, total);
-    pgd_serve_observe(m, PGD_SERVE_H_request_prompt_tokens, (double)p->ids.n);
-    if (o.first_ns == 0 || o.first_ns < o.queued_ns) {
-        return;
-    }
-    pgd_serve_observe(m, PGD_SERVE_H_request_queue_time_seconds, (double)o.queued_ns / 1e9);
-    pgd_serve_observe(m, PGD_SERVE_H_request_prefill_time_seconds,
-                      (double)(o.first_ns - o.queued_ns) / 1e9);
-    pgd_serve_observe(m, PGD_SERVE_H_request_decode_time_seconds,
-                      (double)(o.total_ns - o.first_ns) / 1e9);
-    pgd_serve_observe(m, PGD_SERVE_H_request_inference_time_seconds,
-                      (double)(o.total_ns - o.queued_ns) / 1e9);
-    if (made > call->n) {
-        pgd_serve_observe(m, PGD_SERVE_H_request_time_per_output_token_seconds,
-                          (double)(o.total_ns - o.first_ns) / 1e9 / (made - call->n) * call->n);
-    }
 }
 
 static const void *take(const char **at, size_t bytes) {
@@ -358,6 +299,24 @@ static pgd_status add_echo(pgd_serve_prompt *p, pgd_serve_choice *c) {
     return pgd_text_add_str(&c->text, pgd_text_view(&p->text));
 }
 
+// The delta's text into content and calls of tools.
+static pgd_status add_text(pgd_serve_call *call, pgd_serve_choice *c, const pgd_delta *d) {
+    if (!call->wants_calls) {
+        return add_bytes(&c->text, d->text, d->text_len);
+    }
+    if (!pgd_api_int(&call->body, PGD_API_parallel_tool_calls, 1)) {
+        c->tools.most = 1;
+    }
+    PGD_TRY(pgd_api_tools_read(&c->tools, (pgd_str){d->text, d->text_len}, &c->text));
+    if (c->finish_reason == NULL) {
+        return PGD_OK;
+    }
+    if (strcmp(c->finish_reason, "stop") == 0 && pgd_api_tools_shown(&c->tools) > 0) {
+        c->finish_reason = "tool_calls";
+    }
+    return pgd_api_tools_end(&c->tools, &c->text);
+}
+
 static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
     const char *at = (const char *)(r + 1);
     pgd_serve_prompt *p = &call->prompts[r->prompt];
@@ -383,10 +342,10 @@ static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
         p->cached_known = 1;
         call->n_cached += d.n_cached;
     }
-    observe_delta(call, &d, now);
+    pgd_serve_observe_delta(call, &d, now);
     status = status == PGD_OK ? add_echo(p, c) : status;
     status = status == PGD_OK ? pgd_serve_add_delta(call, c, &d) : status;
-    status = status == PGD_OK ? add_bytes(&c->text, d.text, d.text_len) : status;
+    status = status == PGD_OK ? add_text(call, c, &d) : status;
     if (status == PGD_OK && call->stream) {
         status = pgd_serve_add_chunk(call, index, &call->out);
     }
@@ -401,7 +360,7 @@ static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
     if (d.done) {
         p->done = 1;
         call->n_running--;
-        observe_end(call, p, now);
+        pgd_serve_observe_end(call, p, now);
     }
     return status;
 }

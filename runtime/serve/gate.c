@@ -1,6 +1,6 @@
-// See gate.h. evhttp (libevent 2.1) has no call for "a connection was opened": the buffer's owner is
-// the argument of the callbacks that evhttp has just set, which is read as soon as the accept is
-// over and before the first byte.
+// See gate.h. evhttp (libevent 2.1) has no call for "a connection was opened": its side is the
+// argument of the callbacks that it has just set, read when the accept is over and before the first
+// byte.
 #include "serve/gate.h"
 
 #include <stdio.h>

@@ -6,6 +6,7 @@
 
 #include "api/body.h"
 #include "api/error.h"
+#include "api/tools.h"
 #include "base/rng.h"
 #include "engine/text.h"
 #include "os/thread.h"
@@ -72,12 +73,16 @@ typedef struct pgd_serve_prompt {
 // One answer being collected or streamed. Text of a stream is not kept.
 typedef struct pgd_serve_choice {
     pgd_text text;
-    pgd_text logprobs; // JSON pieces, comma-separated: see answer.c
-    pgd_text tops;     // completions: top_logprobs
-    pgd_text offsets;  // completions: text_offset
-    pgd_text tokens;   // completions: tokens
-    pgd_text ids;      // token ids, comma-separated
-    pgd_text prompt;   // prompt_logprobs
+    pgd_text logprobs;   // JSON pieces, comma-separated: see answer.c
+    pgd_text tops;       // completions: top_logprobs
+    pgd_text offsets;    // completions: text_offset
+    pgd_text tokens;     // completions: tokens
+    pgd_text ids;        // token ids, comma-separated
+    pgd_text prompt;     // prompt_logprobs
+    pgd_api_tools tools; // calls in the text, when they are looked for
+    int32_t n_calls_sent;
+    int32_t reserved1;
+    size_t call_sent; // bytes of the last one's arguments
     const char *finish_reason;
     char *stop_text;
     int32_t stop_id;
@@ -113,9 +118,10 @@ struct pgd_serve_call {
     int32_t n_cached;
     int32_t is_chat;
     int32_t stream;
-    int32_t started;   // headers of a stream are out
-    int32_t counted;   // among the server's waiting
-    int32_t wants_ids; // return_token_ids
+    int32_t started;     // headers of a stream are out
+    int32_t counted;     // among the server's waiting
+    int32_t wants_ids;   // return_token_ids
+    int32_t wants_calls; // tools are offered: calls are looked for in the text
     int32_t n_waiting_tokens;
     char id[80];
     char trace[132];     // X-Request-Id
@@ -142,6 +148,10 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
 // May end the call.
 void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now);
 pgd_delta_fn pgd_serve_on_delta(void);
+// observe.c: figures; the second: the call waits no longer for its first token.
+void pgd_serve_observe_delta(pgd_serve_call *call, const pgd_delta *d, uint64_t now);
+void pgd_serve_observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t now);
+void pgd_serve_call_uncount(pgd_serve_call *call);
 // server.c: the open calls of a loop.
 void pgd_serve_calls_add(pgd_serve_call *call);
 void pgd_serve_calls_remove(pgd_serve_call *call);

@@ -156,7 +156,8 @@ static pgd_status add_rest(pgd_serve_call *call, pgd_text *out) {
         int32_t field;
     } lists[] = {{"tools", PGD_API_tools}, {"documents", PGD_API_documents}};
     for (int32_t i = 0; i < 2; i++) {
-        const pgd_json *v = value_of(call, lists[i].field);
+        const pgd_json *v = lists[i].field == PGD_API_tools ? pgd_api_tools_offered(&call->body)
+                                                            : value_of(call, lists[i].field);
         if (v != NULL && v->n > 0) {
             PGD_TRY(pgd_text_format(out, ",\"%s\":", lists[i].name));
             PGD_TRY(pgd_json_add(out, v));

@@ -41,6 +41,7 @@ typedef struct pgd_serve_options {
     int32_t key_max_requests;    // of one key at once, 0 = no limit
     int64_t key_tokens_a_minute; // prompts and answers of one key, 0 = no limit
     int32_t no_access_log;       // 1: no line for each answer
+    int32_t no_tool_calls;       // 1: calls of tools stay text
     int32_t head_timeout_s;      // for a request's head to come, 0 = 10
     // [any] A line for each answer and for what befalls the server, with its newline; NULL = none.
     void (*log)(void *arg, int32_t status, pgd_str line);

@@ -100,6 +100,8 @@ int32_t pgd_serve_call_submit(pgd_serve_call *call) {
     set_deadline(call);
     call->stream = (int32_t)pgd_api_int(&call->body, PGD_API_stream, 0);
     call->wants_ids = (int32_t)pgd_api_int(&call->body, PGD_API_return_token_ids, 0);
+    call->wants_calls = call->is_chat && call->server->o.no_tool_calls == 0 &&
+                        pgd_api_tools_offered(&call->body) != NULL;
     const pgd_json *model = value_of(call, PGD_API_model);
     const pgd_str name = model != NULL ? model->str : (pgd_str){"", 0};
     if (pgd_serve_check_model(call->server, name, &call->error) != 0) {

@@ -27,6 +27,7 @@ static const char help_text[] =
     "  --threads N      workers of the compute team (default: one per core)\n"
     "  --limit TIME     of one check, after which it counts as hanging (default 600s)\n"
     "  --stop           ends at the first failure\n"
+    "  --skip-missing   exit status 77 when the plugin finds no device on this machine\n"
     "  --json FILE      the whole result as JSON\n"
     "  --junit FILE     the result as JUnit XML, for pipelines\n"
     "  --sheet FILE     a data sheet in Markdown: operations, dtypes, errors, places\n"
@@ -131,6 +132,10 @@ static int read_options(int argc, char **argv, conform_options *o) {
         }
         if (strcmp(flag, "--stop") == 0) {
             o->stop = 1;
+            continue;
+        }
+        if (strcmp(flag, "--skip-missing") == 0) {
+            o->skip_missing = 1;
             continue;
         }
         if (flag[0] != '-') {
@@ -249,5 +254,9 @@ int main(int argc, char **argv) {
     }
     o.plugin = plugin;
     find_models(&o);
+    if (o.skip_missing && conform_is_missing(&o)) {
+        printf("skipped: %s finds no device on this machine\n", o.plugin);
+        return 77;
+    }
     return run_all(&o);
 }

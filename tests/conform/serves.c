@@ -114,6 +114,13 @@ static void copy_beyond(conform *c, pgd_queue *q) {
              (unsigned long long)copy.rows, (unsigned long long)copy.bytes,
              (unsigned long long)copy.src_offset, pgd_status_name(code));
         still_works(c, q, "a copy beyond a buffer");
+        // The same as the last one of a list.
+        const pgd_copy list[2] = {{.dst_offset = (uint64_t)(uintptr_t)bytes, .src = b, .bytes = 8},
+                                  copy};
+        code = c->d->queue->copy(c->d, q, list, 2);
+        MUST(c, code == PGD_INVALID || code == PGD_OUT_OF_RANGE,
+             "a list whose second copy reaches beyond a buffer gives %s", pgd_status_name(code));
+        still_works(c, q, "a list with a copy beyond a buffer");
     }
     c->d->memory->destroy(c->d, b);
 }

@@ -54,6 +54,8 @@ static pgd_status add_ops(pgd_text *t, const conform_sheet *s) {
         for (int32_t dtype = PGD_F32; dtype <= PGD_F16; dtype++) {
             const conform_cell *cell = &s->cells[op][dtype];
             if (cell->cases == 0) {
+                PGD_TRY(pgd_text_format(t, " - |"));
+            } else if (cell->ulp == 0 && cell->wrong == 0) {
                 PGD_TRY(pgd_text_format(t, " exact |"));
             } else {
                 PGD_TRY(pgd_text_format(t, " %.2f ULP, %.1e%s |", cell->ulp, cell->nmse,

@@ -115,6 +115,9 @@ static void right_answers(pgd_engine *engine, answers *out) {
 
 static pgd_queue_table queue_calls; // as they were
 static pgd_graph_table graph_calls;
+// The step's call, the wait for what it has enqueued, the next step's call.
+#define IN_A_ROW 3
+
 static int64_t calls_left;
 static int32_t faults_left; // from that call on so many fail
 
@@ -164,7 +167,7 @@ static uint64_t n_retries(const pgd_engine *engine) {
 }
 
 // All requests while n_faults calls from the n-th on fail; returns how many ended with that. One
-// failure is made up for, a second one in a row is not.
+// step that fails is made up for, a second one in a row is not.
 static int32_t run_with_fault(pgd_engine *engine, int64_t n, int32_t n_faults,
                               const answers *right) {
     pgd_request *r[N_REQUESTS];
@@ -193,7 +196,7 @@ static int32_t run_with_fault(pgd_engine *engine, int64_t n, int32_t n_faults,
         }
         pgd_request_release(r[i]);
     }
-    assert_int_equal(n_failed_steps, faults_left == 0 && n_faults == 2);
+    assert_int_equal(n_failed_steps, faults_left == 0 && n_faults == IN_A_ROW);
     assert_int_equal(n_retries(engine) - before, faults_left < n_faults);
     pgd_engine_stats s = {.size = sizeof(s)};
     pgd_engine_get_stats(engine, &s);
@@ -229,7 +232,7 @@ static void test_each_call_of_the_device(void **state) {
 
 static void test_each_call_and_the_next_step(void **state) {
     (void)state;
-    fail_each_call(2);
+    fail_each_call(IN_A_ROW);
 }
 
 // ---- allocations -------------------------------------------------------------------------------

@@ -9,35 +9,103 @@
 
 // ---- weight ------------------------------------------------------------------------------------
 
-// One stored matrix of random numbers, larger than its slice on every side.
-static void make_part(ops_fixture *f, int32_t i, int64_t rows) {
-    const size_t e = pgd_dtype_bytes(f->weight_desc.dtype);
+// Room for a stored matrix of p and its numbers, row by row; behind INT8 the scales.
+static void fill_part(ops_fixture *f, int32_t i, uint64_t row_bytes) {
     pgd_weight_part *p = &f->parts[i];
-    const double scale = 1 / sqrt((double)f->weight_desc.k);
-    int64_t j;
+    const int32_t scheme = p->scheme;
+    const uint64_t rows = (uint64_t)p->rows;
+    const uint64_t scales_at = (rows * row_bytes + 3) & ~UINT64_C(3);
+    const double size = 1 / sqrt((double)f->weight_desc.k);
+    float *row = malloc(((size_t)p->cols + 1) * sizeof(*row));
+    unsigned char *to = malloc(scales_at + rows * sizeof(float) + 1);
+    int64_t r, j;
+    f->part_rows[i] = to;
+    if (row == NULL || to == NULL) {
+        f->broken = 1;
+        free(row);
+        return;
+    }
+    p->data = (pgd_source){.ptr = to, .bytes = rows * row_bytes};
+    for (r = 0; r < p->rows; r++, to += row_bytes) {
+        for (j = 0; j < p->cols; j++) {
+            double v = size * ops_normal(&f->rng);
+            row[j] = (float)v;
+            if (scheme == PGD_SCHEME_PLAIN) {
+                pgd_ref_store(p->dtype, to, j, v);
+            }
+        }
+        if (scheme == PGD_SCHEME_INT8) {
+            ((float *)((unsigned char *)f->part_rows[i] + scales_at))[r] =
+                pgd_ref_quantize_int8(row, p->cols, (int8_t *)to);
+        } else if (scheme != PGD_SCHEME_PLAIN) {
+            pgd_ref_quantize(scheme, row, p->cols, to);
+        }
+    }
+    if (scheme == PGD_SCHEME_INT8) {
+        p->scales = (pgd_source){.ptr = (unsigned char *)f->part_rows[i] + scales_at,
+                                 .bytes = rows * sizeof(float)};
+    }
+    free(row);
+}
+
+// One stored matrix, larger than its slice on every side.
+static void make_part(ops_fixture *f, int32_t i, int64_t rows) {
+    const int32_t mixed = f->weight_desc.scheme == PGD_SCHEME_PARTS;
+    pgd_weight_part *p = &f->parts[i];
+    int64_t unit;
+    p->scheme = mixed ? ops_scheme(&f->rng) : f->weight_desc.scheme;
+    p->dtype = mixed && p->scheme == PGD_SCHEME_PLAIN ? PGD_F32 : f->weight_desc.dtype;
+    unit = pgd_scheme_elements(p->scheme) > 0 ? pgd_scheme_elements(p->scheme) : 1;
     p->row_start = ops_between(&f->rng, 0, 2);
     p->row_count = rows;
     p->rows = p->row_start + rows + ops_between(&f->rng, 0, 2);
-    p->col_start = ops_between(&f->rng, 0, 1) * 3;
+    p->col_start = ops_between(&f->rng, 0, 1) * (unit > 1 ? unit : 3);
     p->col_count = f->weight_desc.k;
-    p->cols = p->col_start + p->col_count + ops_between(&f->rng, 0, 1) * 5;
-    p->data.bytes = (uint64_t)(p->rows * p->cols) * e;
-    f->part_rows[i] = malloc(p->data.bytes > 0 ? p->data.bytes : 1);
-    p->data.ptr = f->part_rows[i];
-    if (p->data.ptr == NULL) {
+    p->cols = p->col_start + p->col_count + ops_between(&f->rng, 0, 1) * (unit > 1 ? unit : 5);
+    fill_part(f, i, pgd_ref_row_bytes(p->scheme, p->dtype, p->cols));
+    if (!mixed) { // the desc says it
+        p->scheme = p->dtype = 0;
+    }
+}
+
+static pgd_status join(ops_fixture *f) {
+    uint64_t bytes;
+    void *joined;
+    pgd_status status;
+    PGD_TRY(pgd_ref_weight_bytes(&f->weight_desc, &bytes));
+    joined = malloc(bytes + 1);
+    if (joined == NULL) {
+        return PGD_OUT_OF_MEMORY;
+    }
+    f->joined = joined;
+    status = pgd_ref_weight_join(&f->weight_desc, joined);
+    return status != PGD_OK ? status
+                            : pgd_ref_weight_view(&f->weight_desc, joined, f->ref_parts,
+                                                  &f->ref_weight);
+}
+
+static void make_weight(ops_fixture *f, int32_t n_parts) {
+    int64_t left = f->weight_desc.n;
+    int32_t i;
+    f->weight_desc.n_parts = (uint32_t)n_parts;
+    f->weight_desc.part_stride = sizeof(pgd_weight_part);
+    f->weight_desc.parts = f->parts;
+    f->weight_desc.name = "test.weight";
+    for (i = 0; i < n_parts && !f->broken; i++) {
+        int64_t rows = i == n_parts - 1 ? left : f->weight_desc.n / n_parts;
+        make_part(f, i, rows);
+        left -= rows;
+    }
+    if (f->broken || join(f) != PGD_OK) {
+        ops_fail(f, "the reference cannot join the weight");
         f->broken = 1;
         return;
     }
-    for (j = 0; j < p->rows * p->cols; j++) {
-        pgd_ref_store(f->weight_desc.dtype, f->part_rows[i], j, scale * ops_normal(&f->rng));
-    }
+    f->weight[OPS_HOST] = (pgd_weight *)&f->ref_weight;
 }
 
 void ops_weight(ops_fixture *f, uint32_t uses, int32_t dtype, int32_t act_dtype, int64_t n,
                 int64_t k, int32_t n_parts, int64_t max_rows) {
-    void *joined;
-    int64_t left = n;
-    int32_t i;
     if (f->broken) {
         return;
     }
@@ -45,28 +113,24 @@ void ops_weight(ops_fixture *f, uint32_t uses, int32_t dtype, int32_t act_dtype,
                                        .uses = uses,
                                        .dtype = dtype,
                                        .act_dtype = act_dtype,
-                                       .n_parts = (uint32_t)n_parts,
-                                       .part_stride = sizeof(pgd_weight_part),
                                        .n = n,
                                        .k = k,
-                                       .max_rows = max_rows > 0 ? max_rows : 1,
-                                       .parts = f->parts,
-                                       .name = "test.weight"};
-    for (i = 0; i < n_parts && !f->broken; i++) {
-        int64_t rows = i == n_parts - 1 ? left : n / n_parts;
-        make_part(f, i, rows);
-        left -= rows;
-    }
-    joined = malloc((size_t)(n * k) * pgd_dtype_bytes(dtype) + 1);
-    if (f->broken || joined == NULL || pgd_ref_weight_join(&f->weight_desc, joined) != PGD_OK) {
-        ops_fail(f, "the reference cannot join the weight");
-        f->broken = 1;
-        free(joined);
+                                       .max_rows = max_rows > 0 ? max_rows : 1};
+    make_weight(f, n_parts);
+}
+
+void ops_quantized(ops_fixture *f, uint32_t uses, int32_t scheme, int64_t n, int64_t k,
+                   int32_t n_parts, int64_t max_rows) {
+    if (f->broken) {
         return;
     }
-    f->ref_weight =
-        (pgd_ref_weight){.dtype = dtype, .act_dtype = act_dtype, .n = n, .k = k, .rows = joined};
-    f->weight[OPS_HOST] = (pgd_weight *)&f->ref_weight;
+    f->weight_desc = (pgd_weight_desc){.size = sizeof(pgd_weight_desc),
+                                       .uses = uses,
+                                       .scheme = scheme,
+                                       .n = n,
+                                       .k = k,
+                                       .max_rows = max_rows > 0 ? max_rows : 1};
+    make_weight(f, n_parts);
 }
 
 static pgd_status prepare_weight(ops_fixture *f) {
@@ -303,6 +367,6 @@ void ops_handles_close(ops_fixture *f) {
     for (i = 0; i < 3; i++) {
         free(f->part_rows[i]);
     }
-    free((void *)(uintptr_t)f->ref_weight.rows);
+    free(f->joined);
     free(f->ref_kv.mem);
 }

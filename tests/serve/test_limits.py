@@ -1,4 +1,4 @@
-"""What a caller, a connection and a step may take: watchdog, deadlines, keys, connections, queue."""
+"""What callers, connections and steps may take: watchdog, deadlines, keys, queue."""
 import json
 import socket
 import time
@@ -112,7 +112,8 @@ def test_connections(start):
     while piece := one_more.recv(65536):
         got += piece
     assert got.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1" in got
-    assert set(json.loads(got.split(b"\r\n\r\n")[1])["error"]) == {"message", "type", "param", "code"}
+    error = json.loads(got.split(b"\r\n\r\n")[1])["error"]
+    assert set(error) == {"message", "type", "param", "code"}
     idle.pop().close()
     assert wait_for(lambda: s.request("/livez")[0] == 200, 5)
     for one in idle:

@@ -9,7 +9,7 @@
 // wrong bytes, and under the thread sanitizer the access itself is reported. Results are error
 // numbers of CUDA's driver API, which are HIP's too; a device that is lost stays lost.
 //
-// PAGODA_DOUBLE in the environment, "key=number;key=number": see double_settings.
+// PAGODA_DOUBLE in the environment, "key=number,key=number": see double_settings.
 #ifndef PGD_TESTS_DOUBLES_POCL_H
 #define PGD_TESTS_DOUBLES_POCL_H
 
@@ -44,6 +44,7 @@ typedef struct double_settings {
     int64_t oom;      // the n-th allocation fails, 0 = none
     int64_t lose;     // the device is lost after n launches, 0 = never
     int64_t hang;     // 1: init does not return
+    int64_t f64;      // 0: no double precision (Level Zero only), 1
     int64_t no_wait;  // calls that do nothing: 1 event wait of the host, 2 of a stream
 } double_settings;
 

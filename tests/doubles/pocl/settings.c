@@ -16,7 +16,8 @@ static double_settings settings = {.devices = 1,
                                    .pauses = 20,
                                    .memory = 2048,
                                    .driver = 13000,
-                                   .chip = 0};
+                                   .chip = 0,
+                                   .f64 = 1};
 
 static const struct {
     const char *key;
@@ -32,6 +33,7 @@ static const struct {
     {"oom", offsetof(double_settings, oom)},
     {"lose", offsetof(double_settings, lose)},
     {"hang", offsetof(double_settings, hang)},
+    {"f64", offsetof(double_settings, f64)},
     {"no_wait", offsetof(double_settings, no_wait)},
 };
 
@@ -55,8 +57,10 @@ static void read_environment(void) {
     if (copy == NULL) {
         return;
     }
-    for (char *item = strtok_r(copy, ";", &rest); item != NULL; item = strtok_r(NULL, ";", &rest)) {
+    char *item = strtok_r(copy, ",;", &rest);
+    while (item != NULL) {
         set(item);
+        item = strtok_r(NULL, ",;", &rest);
     }
     free(copy);
 }
