@@ -85,7 +85,7 @@ class WrongUse(unittest.TestCase):
 
     def test_commands_and_flags(self):
         self.refuse(["runn"], "runn", "did you mean run?")
-        self.refuse(["quantize"], "quantize")
+        self.refuse(["quantize"], "quantize", "GGUF")
         self.refuse(["run", "--devic", "cpu"], "--devic", "--device")
         self.refuse(["run", "-p"], "-p", "TEXT")
         self.refuse(["run", "-z"], "-z")
