@@ -101,6 +101,8 @@ struct pgd_kv {
     uint64_t layer_bytes;
     uint64_t k_bytes; // of one head
     uint64_t v_bytes;
+    uint64_t k_scales;         // where the scales of I8 lie behind K: f32 [block_tokens]
+    uint64_t v_scales;         // and behind V
     int64_t k_pair;            // 1: dims of K in twos
     int64_t v_pair;            // 1: tokens of V in twos
     float *rooms;              // of attn, one a worker
@@ -174,6 +176,9 @@ void cpu_weight_row(const pgd_cpu_kernels *k, const pgd_weight *w, int64_t row, 
 
 unsigned char *cpu_kv_k(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
 unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
+// Elements [d0, d0 + n) of the row of a head and token in a block of I8, which 0: K, as f32.
+void cpu_kv_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
+                 int64_t d0, int64_t n, float *out);
 // Rounds one head's row of `slot` into the cache.
 void cpu_kv_store(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
                   int64_t head, int64_t slot, const float *row);
