@@ -1,7 +1,7 @@
 // Opening a vendor's library, with an end. A driver may wait for ever for a chip that hangs, and
 // who only asks which devices there are must not: a thread of its own opens the library, and it is
-// given LOAD_SECONDS (option start_seconds). A library that gave no answer is not asked again in this process; the thread
-// stays behind, and the host it was lent is taken away from it.
+// given LOAD_SECONDS (option start_seconds). A library that gave no answer is not asked again in
+// this process; the thread stays behind, and the host it was lent is taken away from it.
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>

@@ -115,7 +115,6 @@ static const char *const libraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", 
 
 static const gpu_stream_vendor vendor = {
     .kind = "hip",
-    .load_returns = 1,
     .driver = "ROCm runtime",
     .libraries = libraries,
     .names = names,
@@ -138,4 +137,4 @@ static pgd_status load(const pgd_host *host, void **out_library) {
     return gpu_stream_load(host, &vendor, out_library);
 }
 
-const gpu_driver hip_driver = {.kind = "hip", .load = load, GPU_STREAM_DRIVER};
+const gpu_driver hip_driver = {.kind = "hip", .load_returns = 1, .load = load, GPU_STREAM_DRIVER};

@@ -19,8 +19,8 @@ fail() {
 run() {
     local name=$1 wanted=$2 sentence=$3 code=0
     shift 3
-    env "$@" timeout 100 "$pagoda" run nano --device "${device:-$kind:0}" -p "The capital" --max-tokens 6 \
-        --temperature 0 >"$out" 2>&1 || code=$?
+    env "$@" timeout 100 "$pagoda" run nano --device "${device:-$kind:0}" -p "The capital" \
+        --max-tokens 6 --temperature 0 >"$out" 2>&1 || code=$?
     [[ $code == "$wanted" ]] || fail "$name ends with $code, not $wanted"
     grep -qE "$sentence" "$out" || fail "$name: no sentence like '$sentence'"
     echo "$name: $(grep -E "$sentence" "$out" | head -n 1)"
