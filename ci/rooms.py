@@ -4,7 +4,7 @@
     ci/rooms.py includes          the include graph of the sources
     ci/rooms.py symbols BUILD     the symbols of the objects, libraries and programs in a build
 
-    cli, serve -> engine -> {sched, model, sample, text} -> {kv, load} -> dev -> base -> os
+    cli, serve -> api -> engine -> {sched, model, sample, text} -> {kv, load} -> dev -> base -> os
 
 A room sees itself and all rooms to its right; rooms in one brace do not see each other. Prints
 what is wrong, one line each, and exits 1 if anything is.
@@ -19,7 +19,7 @@ from pathlib import Path
 import source
 
 LEVELS = (("os",), ("base",), ("dev",), ("kv", "load"), ("sched", "model", "sample", "text"),
-          ("engine",), ("serve",), ("cli",))
+          ("engine",), ("api",), ("serve",), ("cli",))
 ROOMS = {room: {r for low in LEVELS[:at] for r in low} | {room}
          for at, level in enumerate(LEVELS) for room in level}
 
@@ -30,10 +30,10 @@ FOLDERS = {
     "kernels": ("include/pagoda", "kernels/cpu", "kernels/portable"),
     "backends/gpu": ("include/pagoda", "kernels"),
     "backends": ("include/pagoda", "kernels", "backends/gpu"),
-    "plugins": ("include/pagoda",),
+    "plugins": ("include/pagoda", "plugins/layer"),
     "include/pagoda": ("include/pagoda",),
 }
-REFERENCE_FRIENDS = ("dev",)
+REFERENCE_FRIENDS = ("dev", "load")
 
 STANDARD = {f"{n}.h" for n in (
     "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal "

@@ -52,7 +52,8 @@ add_custom_target(bundle
             -P ${PROJECT_SOURCE_DIR}/cmake/bundle.cmake
     COMMENT "bundling pagoda-${PROJECT_VERSION}-${pagoda_system}"
     VERBATIM)
-foreach(target pagoda pagoda_program pagoda_conform pgd-cpu pgd-ocl libpgd-null)
+foreach(target pagoda pagoda_program pagoda_conform pgd-cpu pgd-cuda pgd-hip pgd-ocl pgd-ze
+        libpgd-null)
     if(TARGET ${target})
         add_dependencies(bundle ${target})
     endif()

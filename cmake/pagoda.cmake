@@ -18,6 +18,13 @@ function(pagoda_setup_compiler)
     endif()
 endfunction()
 
+# PAGODA_ABI_MINOR: the minor of the plugin interface, for manifests.
+file(STRINGS ${PROJECT_SOURCE_DIR}/include/pagoda/plugin.h PAGODA_ABI_MINOR
+     REGEX "^#define PGD_ABI_MINOR [0-9]+$")
+string(REGEX REPLACE "[^0-9]" "" PAGODA_ABI_MINOR "${PAGODA_ABI_MINOR}")
+set(PAGODA_SDK_INCLUDE ${PROJECT_SOURCE_DIR}/include)
+include(${PROJECT_SOURCE_DIR}/cmake/pagoda-sdk.cmake)
+
 # What every target of the runtime and the kernels needs.
 add_library(pagoda_headers INTERFACE)
 target_include_directories(pagoda_headers INTERFACE

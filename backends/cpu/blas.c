@@ -94,11 +94,11 @@ const cpu_blas *cpu_blas_wanted(const pgd_host *host, const char *isa) {
 bool cpu_blas_panel(const pgd_device *d, const pgd_weight *w, int64_t index, const float *x,
                     int64_t ldx, int64_t m, float *acc) {
     const cpu_blas *b = cpu_self(d)->blas;
-    if (b == NULL || w->desc.dtype != PGD_F32 || m < LEAST_ROWS || ldx > INT32_MAX) {
+    if (b == NULL || cpu_is_quantized(&w->desc) || w->desc.dtype != PGD_F32 || m < LEAST_ROWS || ldx > INT32_MAX) {
         return false;
     }
     // A panel is a row-major matrix [k, 32].
-    const void *panel = w->data + (uint64_t)index * w->panel_bytes;
+    const void *panel = w->segments[0].data + (uint64_t)index * w->segments[0].panel_bytes;
     if (!b->is_safe) {
         pthread_mutex_lock(&calls_mutex);
     }

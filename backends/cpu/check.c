@@ -69,7 +69,28 @@ const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
     const unsigned char *p = (const unsigned char *)w->parts + (size_t)i * w->part_stride;
     memset(local, 0, sizeof(*local));
     memcpy(local, p, w->part_stride < sizeof(*local) ? w->part_stride : sizeof(*local));
+    if (w->scheme != PGD_SCHEME_PARTS) {
+        local->scheme = w->scheme;
+        local->dtype = w->dtype;
+    }
     return local;
+}
+
+// A scheme that a weight or one of its parts may have, its columns in whole blocks.
+static bool check_scheme(cpu_check *c, int32_t scheme, int32_t dtype, int64_t cols) {
+    const int64_t elements = pgd_scheme_elements(scheme);
+    if (scheme == PGD_SCHEME_PLAIN) {
+        return is_float(dtype) || cpu_refuse(c, PGD_UNSUPPORTED,
+                                             "weights of %s; f32, bf16 and f16 are supported",
+                                             pgd_dtype_name(dtype));
+    }
+    if (pgd_cpu_form_of(scheme).bits == 0) {
+        return cpu_refuse(c, PGD_UNSUPPORTED, "weights of scheme %d (%s)", (int)scheme,
+                          pgd_scheme_name(scheme));
+    }
+    return elements == 0 || cols % elements == 0 ||
+           cpu_refuse(c, PGD_INVALID, "%lld columns of %s, which has blocks of %lld",
+                      (long long)cols, pgd_scheme_name(scheme), (long long)elements);
 }
 
 static bool check_parts(cpu_check *c, const pgd_weight_desc *w) {
@@ -88,6 +109,11 @@ static bool check_parts(cpu_check *c, const pgd_weight_desc *w) {
                               "part %u does not lie in its matrix or in [%lld, %lld]", (unsigned)i,
                               (long long)w->n, (long long)w->k);
         }
+        if (!check_scheme(c, p->scheme, p->dtype, p->cols) ||
+            !check_scheme(c, p->scheme, p->dtype, p->col_start) ||
+            !check_scheme(c, p->scheme, p->dtype, p->col_count)) {
+            return false;
+        }
         n += p->row_count;
     }
     if (w->n_parts > 0 && n != w->n) {
@@ -101,16 +127,19 @@ bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w) {
     if (w == NULL) {
         return cpu_refuse(c, PGD_INVALID, "the weight is not there");
     }
-    if (w->scheme != PGD_SCHEME_PLAIN || w->n_experts != 0) {
-        return cpu_refuse(c, PGD_UNSUPPORTED, "weight scheme %d with %u experts", (int)w->scheme,
-                          (unsigned)w->n_experts);
+    if (w->n_experts != 0) {
+        return cpu_refuse(c, PGD_UNSUPPORTED, "%u experts", (unsigned)w->n_experts);
     }
-    if (!is_float(w->dtype)) {
-        return cpu_refuse(c, PGD_UNSUPPORTED, "weights of %s; f32, bf16 and f16 are supported",
-                          pgd_dtype_name(w->dtype));
+    if (w->scheme != PGD_SCHEME_PARTS && !check_scheme(c, w->scheme, w->dtype, w->k)) {
+        return false;
     }
-    if (w->act_dtype != 0 && w->act_dtype != PGD_F32 &&
-        !(w->act_dtype == PGD_BF16 && w->dtype == PGD_BF16)) {
+    if (cpu_is_quantized(w)) { // x becomes int8: nothing else may be asked for
+        if (w->act_dtype != 0 && w->act_dtype != PGD_I8) {
+            return cpu_refuse(c, PGD_UNSUPPORTED, "activations rounded to %s for weights of %s",
+                              pgd_dtype_name(w->act_dtype), pgd_scheme_name(w->scheme));
+        }
+    } else if (w->act_dtype != 0 && w->act_dtype != PGD_F32 &&
+               !(w->act_dtype == PGD_BF16 && w->dtype == PGD_BF16)) {
         return cpu_refuse(c, PGD_UNSUPPORTED, "activations rounded to %s for weights of %s",
                           pgd_dtype_name(w->act_dtype), pgd_dtype_name(w->dtype));
     }
@@ -122,9 +151,11 @@ bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w) {
 }
 
 uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows) {
+    const uint64_t row = cpu_is_quantized(w) ? (uint64_t)cpu_int8_ld(w->k) * sizeof(pgd_cpu_int8)
+                         : w->act_dtype == PGD_BF16 ? 4 * (uint64_t)cpu_round_ld(w->k)
+                                                    : 0;
     uint64_t bytes = 0;
-    if (w->act_dtype != PGD_BF16 ||
-        __builtin_mul_overflow((uint64_t)rows, 4 * (uint64_t)cpu_round_ld(w->k), &bytes)) {
+    if (__builtin_mul_overflow((uint64_t)rows, row, &bytes)) {
         return 0;
     }
     return bytes;
@@ -135,11 +166,13 @@ bool cpu_check_kv(cpu_check *c, const pgd_kv_desc *kv) {
     if (kv == NULL) {
         return cpu_refuse(c, PGD_INVALID, "the cache is not there");
     }
-    if (kv->kind != PGD_KV_ATTENTION || kv->scale_mode != 0) {
+    const bool int8 = kv->k_dtype == PGD_I8 && kv->v_dtype == PGD_I8;
+    if (kv->kind != PGD_KV_ATTENTION ||
+        kv->scale_mode != (int8 ? PGD_KV_SCALE_TOKEN_HEAD : PGD_KV_SCALE_NONE)) {
         return cpu_refuse(c, PGD_UNSUPPORTED, "cache kind %d with scale mode %d", (int)kv->kind,
                           (int)kv->scale_mode);
     }
-    if (!is_float(kv->k_dtype) || !is_float(kv->v_dtype)) {
+    if (!int8 && (!is_float(kv->k_dtype) || !is_float(kv->v_dtype))) {
         return cpu_refuse(c, PGD_UNSUPPORTED, "a cache of %s and %s", pgd_dtype_name(kv->k_dtype),
                           pgd_dtype_name(kv->v_dtype));
     }

@@ -18,6 +18,7 @@
 #include <pagoda/limits.h>
 
 #include "kernels.h"
+#include "quant.h"
 
 #define CPU_ALIGN 64
 
@@ -34,6 +35,16 @@
 
 // ---- handles -----------------------------------------------------------------------------------
 
+enum { CPU_NODES = 8, CPU_MOST_WORKERS = 1024 };
+
+// NUMA nodes that have workers; n 0 or 1: nothing is placed.
+typedef struct cpu_nodes {
+    uint32_t n;
+    uint32_t n_workers;
+    uint32_t first[CPU_NODES + 1]; // workers of the nodes before this one
+    uint8_t of[CPU_MOST_WORKERS];  // node of each worker
+} cpu_nodes;
+
 typedef struct cpu_backend {
     const pgd_host *host;
     const pgd_cpu_kernels *kernels;
@@ -42,6 +53,7 @@ typedef struct cpu_backend {
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
     const struct cpu_blas *blas; // NULL: every product by our own kernels
+    cpu_nodes nodes;
 } cpu_backend;
 
 struct pgd_buffer {
@@ -58,12 +70,27 @@ struct pgd_queue {
 
 enum { CPU_LAYOUT_ROWS = 0, CPU_LAYOUT_PANELS = 1, CPU_LAYOUT_GATED = 2 };
 
-struct pgd_weight {
-    pgd_weight_desc desc; // without parts and name
-    unsigned char *data;
-    int32_t layout; // CPU_LAYOUT_...
+// Panels of one scheme: all of a weight, or those of neighbouring parts of PGD_SCHEME_PARTS.
+typedef struct cpu_segment {
+    int32_t scheme; // PGD_SCHEME_...
+    int32_t dtype;  // of a plain one
+    int64_t row;    // first
+    int64_t n_rows;
+    int64_t panel; // first
     int64_t n_panels;
     uint64_t panel_bytes;
+    unsigned char *data;
+} cpu_segment;
+
+enum { CPU_SEGMENTS = 8 };
+
+struct pgd_weight {
+    pgd_weight_desc desc; // without parts and name
+    int32_t layout;       // CPU_LAYOUT_...
+    uint32_t n_segments;  // at least 1
+    int64_t n_panels;
+    uint64_t bytes;
+    cpu_segment segments[CPU_SEGMENTS];
 };
 
 struct pgd_kv {
@@ -74,6 +101,8 @@ struct pgd_kv {
     uint64_t layer_bytes;
     uint64_t k_bytes; // of one head
     uint64_t v_bytes;
+    uint64_t k_scales;         // where the scales of I8 lie behind K: f32 [block_tokens]
+    uint64_t v_scales;         // and behind V
     int64_t k_pair;            // 1: dims of K in twos
     int64_t v_pair;            // 1: tokens of V in twos
     float *rooms;              // of attn, one a worker
@@ -134,6 +163,9 @@ pgd_status cpu_graph_add_fill(const pgd_device *d, pgd_graph *g, const pgd_range
 
 // ---- weight.c ----------------------------------------------------------------------------------
 
+const cpu_segment *cpu_segment_of(const pgd_weight *w, int64_t p);
+// Bytes of the first k of a panel, k a multiple of PGD_CPU_DEPTH or all; UINT64_MAX for too many.
+uint64_t cpu_panel_bytes(const cpu_segment *s, int64_t k);
 // Columns of y that panel p makes: [*first, *first + count).
 int64_t cpu_panel_columns(const pgd_weight *w, int64_t p, int64_t *first);
 // Elements [k0, k0 + n) of a row as f32.
@@ -144,6 +176,9 @@ void cpu_weight_row(const pgd_cpu_kernels *k, const pgd_weight *w, int64_t row, 
 
 unsigned char *cpu_kv_k(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
 unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
+// Elements [d0, d0 + n) of the row of a head and token in a block of I8, which 0: K, as f32.
+void cpu_kv_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
+                 int64_t d0, int64_t n, float *out);
 // Rounds one head's row of `slot` into the cache.
 void cpu_kv_store(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int32_t which,
                   int64_t head, int64_t slot, const float *row);
@@ -170,7 +205,8 @@ typedef bool (*cpu_check_fn)(cpu_check *c, const void *args, const pgd_weight_de
                              const pgd_kv_desc *kv);
 extern const cpu_check_fn cpu_checks[PGD_OP_COUNT];
 bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w);
-// Part i of a desc; fields that a smaller caller does not have are zero.
+// Part i of a desc, with the desc's scheme and dtype where it has none of its own; fields that a
+// smaller caller does not have are zero.
 const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
                                        pgd_weight_part *local);
 // Elements from row to row of x rounded to bf16: room for a pair at the end of an odd k, and no
@@ -178,7 +214,15 @@ const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
 static inline int64_t cpu_round_ld(int64_t k) {
     return (k + 31) / 32 * 32 + 32;
 }
-// Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype; 0 = not rounded.
+// Blocks of int8 from row to row of x for quantized weights: an odd number, for the same reason.
+static inline int64_t cpu_int8_ld(int64_t k) {
+    return (k + PGD_CPU_CELL - 1) / PGD_CPU_CELL / 2 * 2 + 3;
+}
+static inline bool cpu_is_quantized(const pgd_weight_desc *w) {
+    return w->scheme != PGD_SCHEME_PLAIN;
+}
+// Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype, or to int8 for quantized
+// weights; 0 = not rounded.
 uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows);
 bool cpu_check_kv(cpu_check *c, const pgd_kv_desc *kv);
 
@@ -221,6 +265,13 @@ pgd_status cpu_batch_open(const pgd_exec *x, const pgd_batch *batch, int32_t gro
 void cpu_put_token(const cpu_batch *b, int64_t r, int32_t id);
 pgd_status cpu_check_tokens(const pgd_exec *x, const cpu_batch *b, int64_t n) PGD_MUST_USE;
 
+// ---- nodes.c: NUMA -----------------------------------------------------------------------------
+
+// Asks every worker of the team where it is, or takes the option `nodes` at its word.
+void cpu_nodes_find(const pgd_host *host, cpu_nodes *out);
+// First of n items that belong to a node; of node `nodes->n`: n.
+int64_t cpu_nodes_first(const cpu_nodes *nodes, uint32_t zone, int64_t n);
+
 // ---- tape.c: phases of work --------------------------------------------------------------------
 
 typedef void (*cpu_work_fn)(void *ctx, int64_t first, int64_t end, uint32_t worker);
@@ -229,10 +280,14 @@ typedef void (*cpu_work_fn)(void *ctx, int64_t first, int64_t end, uint32_t work
 typedef struct cpu_phase {
     cpu_work_fn fn;
     void *ctx;
-    int64_t n; // 0: nothing to do
+    const cpu_nodes
+        *nodes; // items are parted by nodes: a node's workers take its own first; or NULL
+    int64_t n;  // 0: nothing to do
     int64_t chunk;
     int64_t floats; // of all items: what they cost, roughly
-    _Alignas(64) _Atomic int64_t next;
+    struct {
+        _Alignas(64) _Atomic int64_t next;
+    } zones[CPU_NODES]; // only the first is used without nodes
     _Atomic uint32_t n_arrived;
 } cpu_phase;
 

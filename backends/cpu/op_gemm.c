@@ -12,7 +12,8 @@
 // left to right, of chains of 512 products with k rising.
 //
 // Phases: what x needs (norm, rounding) | product | the rest (act_mul, rope, cache, sample).
-// A weight with act_dtype BF16 takes x rounded to bf16, which is done once a row, into the scratch.
+// A weight with act_dtype BF16 takes x rounded to bf16, a quantized one x as int8; that is done once
+// a row, into the scratch.
 #include <string.h>
 
 #include "library.h"
@@ -30,9 +31,10 @@ typedef struct product {
     const pgd_device *d;
     const pgd_cpu_kernels *k;
     const pgd_weight *w;
-    pgd_cpu_product_fn fn;
+    pgd_cpu_product_fn fns[CPU_SEGMENTS]; // of each segment of w
     cpu_view x, y, aux;
     unsigned char *rounded;   // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
+    pgd_cpu_int8 *blocks;     // [rows][cpu_int8_ld] of x by int8_round, for quantized weights
     const float *bias;        // NULL = none
     const cpu_sample *sample; // what takes y panel by panel, NULL = y is written
     pgd_cpu_finish how;
@@ -47,18 +49,26 @@ typedef struct product {
     int64_t slab;
 } product;
 
+// Bytes of an element of x as the kernels read it.
 static int64_t x_bytes(const product *p) {
+    if (p->blocks != NULL) {
+        return (int64_t)sizeof(pgd_cpu_int8) / PGD_CPU_CELL;
+    }
     return p->rounded != NULL ? p->k->dot_bytes : (int64_t)sizeof(float);
 }
 
 static int64_t panel_bytes(const product *p) {
-    return cpu_max(1, (int64_t)p->w->panel_bytes);
+    return cpu_max(1, (int64_t)p->w->bytes / cpu_max(1, p->w->n_panels));
 }
 
-static pgd_cpu_product_fn product_fn(const pgd_cpu_kernels *k, const pgd_weight_desc *w) {
-    const int32_t x_dtype = w->act_dtype == PGD_BF16 ? PGD_BF16 : PGD_F32;
+static pgd_cpu_product_fn product_fn(const pgd_cpu_kernels *k, const pgd_weight *w,
+                                     const cpu_segment *s) {
+    const int32_t x_dtype = w->desc.act_dtype == PGD_BF16 ? PGD_BF16 : PGD_F32;
     const pgd_cpu_product *at = pgd_cpu_products;
-    while (at->w_dtype != w->dtype || at->x_dtype != x_dtype) {
+    if (s->scheme != PGD_SCHEME_PLAIN) {
+        return pgd_cpu_quant_product_of(k, s->scheme);
+    }
+    while (at->w_dtype != s->dtype || at->x_dtype != x_dtype) {
         at++; // the desc was checked: there is one
     }
     return pgd_cpu_product_at(k, at);
@@ -69,7 +79,9 @@ static void product_init(product *p, const pgd_exec *x, const pgd_weight *w) {
     p->d = x->dev;
     p->k = cpu_kernels(x);
     p->w = w;
-    p->fn = product_fn(p->k, &w->desc);
+    for (uint32_t i = 0; i < w->n_segments; i++) {
+        p->fns[i] = product_fn(p->k, w, &w->segments[i]);
+    }
     p->how = (pgd_cpu_finish){.alpha = 1.0f, .act_alpha = 1.0f};
     p->n_workers = host->team_size(host);
 }
@@ -99,8 +111,23 @@ static bool walk_on(const product *p, int64_t p0, int64_t p1, walk *at) {
 }
 
 static const unsigned char *part_of(const product *p, const walk *at) {
-    const int64_t k_bytes = PGD_CPU_PANEL * (int64_t)pgd_dtype_bytes(p->w->desc.dtype);
-    return p->w->data + (uint64_t)at->panel * p->w->panel_bytes + at->k * k_bytes;
+    const cpu_segment *s = cpu_segment_of(p->w, at->panel);
+    return s->data + (uint64_t)(at->panel - s->panel) * s->panel_bytes + cpu_panel_bytes(s, at->k);
+}
+
+// x of a row from k on, as a segment's kernel reads it; *ldx from row to row, in its elements.
+static const void *x_of(const product *p, const cpu_segment *s, int64_t row, int64_t k,
+                        int64_t *ldx) {
+    if (s->scheme != PGD_SCHEME_PLAIN) {
+        *ldx = cpu_int8_ld(p->w->desc.k);
+        return p->blocks + row * *ldx + k / PGD_CPU_CELL;
+    }
+    if (p->rounded != NULL) {
+        *ldx = cpu_round_ld(p->w->desc.k);
+        return p->rounded + (row * *ldx + k) * p->k->dot_bytes;
+    }
+    *ldx = p->x.s0;
+    return p->x.p + row * *ldx + k;
 }
 
 // The same as sums, where that is OpenBLAS's to make; else false.
@@ -116,16 +143,13 @@ static bool sums_by_blas(const product *p, int64_t p0, int64_t p1, int64_t r0, i
 
 // acc [p1 - p0][m][32] = x W^T of rows [r0, r0 + m) and panels [p0, p1).
 static void sums(const product *p, int64_t p0, int64_t p1, int64_t r0, int64_t m, float *acc) {
-    const int64_t ld = p->rounded != NULL ? cpu_round_ld(p->w->desc.k) : p->x.s0;
-    const unsigned char *x = p->rounded != NULL ? p->rounded : (const unsigned char *)p->x.p;
     const bool follows = p->n_blocks == 1 && p1 < p->w->n_panels;
     walk at = {.panel = p0};
     bool more = !sums_by_blas(p, p0, p1, r0, m, acc);
     while (more) {
         walk next = at;
+        const cpu_segment *s = cpu_segment_of(p->w, at.panel);
         pgd_cpu_part part = {
-            .x = x + (r0 * ld + at.k) * x_bytes(p),
-            .ldx = ld,
             .m = m,
             .k = cpu_min(PGD_CPU_DEPTH, p->w->desc.k - at.k),
             .w = part_of(p, &at),
@@ -139,7 +163,8 @@ static void sums(const product *p, int64_t p0, int64_t p1, int64_t r0, int64_t m
         } else if (more) {
             part.next = part_of(p, &next);
         }
-        p->fn(&part);
+        part.x = x_of(p, s, r0, at.k, &part.ldx);
+        p->fns[s - p->w->segments](&part);
         at = next;
     }
 }
@@ -277,6 +302,9 @@ static void front_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
     if (f->norm.n > 0) {
         cpu_norm_rows((void *)(uintptr_t)&f->norm, r0, r1, worker);
     }
+    for (int64_t r = r0; p->blocks != NULL && r < r1; r++) {
+        p->k->int8_round(p->x.p + r * p->x.s0, p->blocks + r * cpu_int8_ld(k), k);
+    }
     for (int64_t r = r0; p->rounded != NULL && r < r1; r++) {
         p->k->bf16_round(p->x.p + r * p->x.s0, p->rounded + r * cpu_round_ld(k) * p->k->dot_bytes,
                          k);
@@ -285,7 +313,8 @@ static void front_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
 
 static pgd_status fused_live(cpu_op *op) {
     fused *f = CPU_STATE(fused, op);
-    const bool has_front = f->norm.n > 0 || f->product.rounded != NULL;
+    const bool has_front =
+        f->norm.n > 0 || f->product.rounded != NULL || f->product.blocks != NULL;
     cpu_phase_set(&op->phases[FRONT], has_front ? op->rows : 0, f->product.w->desc.k, 0);
     product_live(&f->product, op->rows, &op->phases[PRODUCT]);
     cpu_phase_set(&op->phases[REST], f->rest_floats > 0 ? op->rows : 0, f->rest_floats, 0);
@@ -302,7 +331,7 @@ static pgd_status bias_of(const pgd_exec *x, const pgd_tensor *t, const float **
     return PGD_OK;
 }
 
-// Room for x rounded to bf16, when the weight asks for that.
+// Room for x rounded to bf16 or int8, when the weight asks for that.
 static pgd_status round_init(cpu_op *op, const pgd_weight *w, int64_t rows, product *p) {
     const uint64_t bytes = cpu_round_bytes(&w->desc, rows);
     void *room = NULL;
@@ -315,7 +344,14 @@ static pgd_status round_init(cpu_op *op, const pgd_weight *w, int64_t rows, prod
     }
     PGD_TRY(cpu_range(op->x->dev, "the scratch", op->x->scratch.buffer, op->x->scratch.offset,
                       bytes, true, &room));
-    p->rounded = room;
+    if (!cpu_is_quantized(&w->desc)) {
+        p->rounded = room;
+        return PGD_OK;
+    }
+    if ((uintptr_t)room % sizeof(float) != 0) {
+        return CPU_FAIL(op->x->dev, PGD_INVALID, "scratch that is not aligned");
+    }
+    p->blocks = room;
     return PGD_OK;
 }
 
@@ -329,7 +365,8 @@ static pgd_status fused_init(cpu_op *op, const pgd_weight *w, const pgd_tensor *
     op->live = fused_live;
     PGD_TRY(round_init(op, w, in->shape[0], &f->product));
     op->phases[FRONT] = (cpu_phase){.fn = front_rows, .ctx = f};
-    op->phases[PRODUCT] = (cpu_phase){.fn = product_items, .ctx = &f->product};
+    op->phases[PRODUCT] =
+        (cpu_phase){.fn = product_items, .ctx = &f->product, .nodes = &cpu_self(op->x->dev)->nodes};
     if (norm_w == NULL || norm_w->rank == 0) {
         return PGD_OK;
     }
@@ -495,7 +532,8 @@ static pgd_status head_live(cpu_op *op) {
 
 // Only panels that lie one behind the other are ids in order.
 static bool takes_panels(const pgd_head_sample_args *a) {
-    return !a->keep_logits && a->w->layout == CPU_LAYOUT_PANELS && a->w->desc.n > 1;
+    return !a->keep_logits && a->w->layout == CPU_LAYOUT_PANELS && a->w->n_segments == 1 &&
+           a->w->desc.n > 1;
 }
 
 pgd_status cpu_make_head_sample(cpu_op *op, const pgd_head_sample_args *a) {

@@ -83,7 +83,8 @@ typedef union any_args {
 
 // Whether a product of many rows is made by OpenBLAS.
 static bool by_blas(const pgd_device *d, const pgd_query *q) {
-    return cpu_self(d)->blas != NULL && q->weight != NULL && q->weight->dtype == PGD_F32 &&
+    return cpu_self(d)->blas != NULL && q->weight != NULL && !cpu_is_quantized(q->weight) &&
+           q->weight->dtype == PGD_F32 &&
            q->op != PGD_OP_embed;
 }
 
@@ -94,8 +95,9 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, pgd_support *ou
     if (by_blas(d, q)) {
         isa = "openblas";
     } else if (q->weight != NULL && q->op != PGD_OP_embed) {
-        dtype = pgd_dtype_name(q->weight->dtype);
-        tile = q->weight->act_dtype == PGD_BF16 ? "_dot" : "_12x32";
+        const bool quantized = cpu_is_quantized(q->weight);
+        dtype = quantized ? pgd_scheme_name(q->weight->scheme) : pgd_dtype_name(q->weight->dtype);
+        tile = quantized ? "_32" : q->weight->act_dtype == PGD_BF16 ? "_dot" : "_12x32";
     } else if (q->op == PGD_OP_attn && q->kv != NULL) {
         dtype = pgd_dtype_name(q->kv->k_dtype);
         tile = "_64";

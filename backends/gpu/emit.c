@@ -3,8 +3,6 @@
 
 #include "gpu.h"
 
-enum { SPLIT_KEYS = 256 }; // sequences longer than this are worth splitting
-
 static void fail_op(gpu_op *op, pgd_status code) {
     if (op->code == PGD_OK) {
         op->code = code;
@@ -167,46 +165,52 @@ int64_t gpu_array(gpu_op *op, const char *name, uint64_t offset, uint64_t bytes)
     return (int64_t)offset;
 }
 
-static int32_t rows_of(const gpu_work *w, bool at_caps) {
-    return at_caps || w->batch.size == 0 ? w->rows_cap
-                                         : live_rows(&w->batch, w->rows_mode, w->rows_cap);
+static int32_t rows_of(const gpu_work *w, const gpu_sizes *sizes) {
+    if (w->batch.size == 0 || w->rows_mode == PGD_ROWS_SHAPE) {
+        return w->rows_cap;
+    }
+    if (sizes != NULL) {
+        return sizes->rows < w->rows_cap ? sizes->rows : w->rows_cap;
+    }
+    return live_rows(&w->batch, w->rows_mode, w->rows_cap);
 }
 
-// Of each pair of conditions one holds, at the caps the general one.
-static bool is_wanted(const gpu_work *w, bool at_caps) {
+// Of each pair of conditions one holds; for sizes that which is right for all steps up to them.
+static bool is_wanted(const gpu_work *w, const gpu_sizes *sizes) {
     const pgd_batch_head *head = w->batch.mirror;
     bool is_special = false;
     if (w->when == GPU_IF_SPLIT || w->when == GPU_IF_WHOLE) {
-        is_special = !at_caps && head->n_tokens <= w->split_rows && head->max_kv > SPLIT_KEYS;
+        const int32_t rows = sizes != NULL ? sizes->rows : head->n_tokens;
+        const int32_t keys = sizes != NULL ? sizes->keys : head->max_kv;
+        is_special = rows <= w->split_rows && keys > GPU_SPLIT_KEYS;
         return is_special == (w->when == GPU_IF_SPLIT);
     }
-    is_special = rows_of(w, at_caps) == 1;
+    is_special = rows_of(w, sizes) == 1;
     return w->when == GPU_ALWAYS || is_special == (w->when == GPU_IF_ONE_ROW);
 }
 
-pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, bool at_caps) {
+pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, const gpu_sizes *sizes) {
     const gpu_driver *driver = gpu_of(d)->driver;
     gpu_launch l = w->launch;
-    if (!is_wanted(w, at_caps)) {
+    if (!is_wanted(w, sizes)) {
         return PGD_OK;
     }
     if (w->rows_axis >= 0) {
-        const int32_t rows = rows_of(w, at_caps) - w->rows_from;
+        const int32_t rows = rows_of(w, sizes) - w->rows_from;
         const uint32_t n = rows > 0 ? gpu_ceil(rows, w->rows_unit) : 0;
         uint32_t *groups = &l.groups[w->rows_axis];
         *groups = *groups == 1 || n < *groups ? n : *groups;
     }
     if (w->keys_axis >= 0) {
         const pgd_batch_head *head = w->batch.mirror;
-        l.groups[w->keys_axis] = gpu_ceil(head->max_kv, K_TILE);
+        l.groups[w->keys_axis] = gpu_ceil(sizes != NULL ? sizes->keys : head->max_kv, K_TILE);
     }
     if (l.groups[0] == 0 || l.groups[1] == 0 || l.groups[2] == 0) {
         return PGD_OK;
     }
     pgd_status code = driver->launch(d->host, q->queue, &l);
     if (code != PGD_OK) {
-        int32_t none = PGD_OK;
-        atomic_compare_exchange_strong(&q->fault, &none, code);
+        gpu_fault(q, code);
     }
     return code;
 }
@@ -223,5 +227,5 @@ void gpu_emit(gpu_op *op, gpu_work *w, const void *params) {
     }
     memcpy(w->launch.params, params, bytes);
     fail_op(op, q->recording != NULL ? gpu_record_work(op->d, q->recording, w)
-                                     : gpu_run(op->d, q, w, false));
+                                     : gpu_run(op->d, q, w, NULL));
 }

@@ -84,6 +84,10 @@ static inline const gpu_self *gpu_of(const pgd_device *d) {
 pgd_status gpu_fail(const pgd_device *d, const char *file, int32_t line, pgd_status code,
                     const char *fmt, ...) PGD_PRINTF(5, 6) PGD_MUST_USE;
 
+// load.c: the driver's load, with an end. A failure's sentence comes as text. [any]
+pgd_status gpu_load(const pgd_host *host, const gpu_driver *driver, void **out_library,
+                    char *out_text, size_t bytes) PGD_MUST_USE;
+
 // ---- ops.c, memory.c, queue.c ------------------------------------------------------------------
 
 pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out);
@@ -91,6 +95,8 @@ pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support 
 // OK when [offset, offset + bytes) lies in the buffer.
 pgd_status gpu_range(const pgd_device *d, const char *name, const pgd_buffer *buffer,
                      uint64_t offset, uint64_t bytes) PGD_MUST_USE;
+// Keeps the queue's first fault.
+void gpu_fault(pgd_queue *q, pgd_status code);
 // Waits until the queue has done everything.
 pgd_status gpu_drain(const pgd_device *d, pgd_queue *q) PGD_MUST_USE;
 pgd_status gpu_not_recording(const pgd_device *d, const pgd_queue *q,
@@ -167,8 +173,18 @@ k_rows gpu_rows(const gpu_op *op);
 int64_t gpu_array(gpu_op *op, const char *name, uint64_t offset, uint64_t bytes);
 // Runs or records the launch. params: the kernel's own struct.
 void gpu_emit(gpu_op *op, gpu_work *w, const void *params);
-// Launches recorded or fresh work; the counts are read from the batch's mirror.
-pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, bool at_caps) PGD_MUST_USE;
+// Most rows and keys of the steps that a driver's graph is recorded for.
+typedef struct gpu_sizes {
+    int32_t rows;
+    int32_t keys;
+} gpu_sizes;
+
+// Sequences longer than this are worth splitting.
+enum { GPU_SPLIT_KEYS = 256 };
+
+// Launches recorded or fresh work for the counts in the batch's mirror, or for sizes if not NULL.
+pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w,
+                   const gpu_sizes *sizes) PGD_MUST_USE;
 // OK when the counts in the mirror fit the caps.
 pgd_status gpu_counts(const pgd_device *d, const pgd_batch *batch) PGD_MUST_USE;
 

@@ -1,8 +1,10 @@
 // Graphs: the launches, copies and fills of a step in order.
 //
-// A driver with graphs of its own records them at the caps, once; live counts are read by the
-// kernels from the batch block. Without them the list is launched one by one, each grid cut to the
-// counts in the batch's mirror. Either way a count that does not fit is refused beforehand.
+// A driver with graphs of its own records one for each of a ladder of sizes (1, 8, 64, 512 rows,
+// the caps; few rows over many keys apart): a step takes the smallest that holds it, and its
+// kernels read the live counts from the batch block. Without them the list is launched one by one,
+// each grid cut to the counts in the batch's mirror. Either way a count that does not fit is
+// refused beforehand.
 #include <string.h>
 
 #include "gpu.h"
@@ -16,10 +18,19 @@ typedef struct node {
     _Alignas(16) unsigned char payload[];
 } node;
 
+enum { MOST_NATIVES = 10, FACTOR = 8 };
+
+typedef struct native {
+    gpu_sizes sizes;
+    void *graph; // the driver's
+} native;
+
 struct pgd_graph {
     node *first;
     node *last;
-    void *native; // the driver's, NULL: none
+    const pgd_batch *batch; // that all launches read, NULL: none or several
+    int32_t n_natives;      // 0: the driver has no graphs
+    native natives[MOST_NATIVES];
 };
 
 static pgd_status append(const pgd_device *d, pgd_graph *g, int32_t kind, uint32_t n,
@@ -63,8 +74,8 @@ static void destroy(const pgd_device *d, pgd_graph *g) {
         d->host->free(d->host, g->first);
         g->first = next;
     }
-    if (g->native != NULL) {
-        self->driver->graph_destroy(d->host, self->device, g->native);
+    for (int32_t i = 0; i < g->n_natives; i++) {
+        self->driver->graph_destroy(d->host, self->device, g->natives[i].graph);
     }
     d->host->free(d->host, g);
 }
@@ -76,11 +87,12 @@ static pgd_status begin(const pgd_device *d, pgd_queue *q, const pgd_graph_desc 
     return q->recording != NULL ? PGD_OK : GPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for a graph");
 }
 
-static pgd_status run(const pgd_device *d, pgd_queue *q, const pgd_graph *g, bool at_caps) {
+static pgd_status run(const pgd_device *d, pgd_queue *q, const pgd_graph *g,
+                      const gpu_sizes *sizes) {
     for (const node *n = g->first; n != NULL; n = n->next) {
         const void *what = n->payload;
         if (n->kind == NODE_WORK) {
-            PGD_TRY(gpu_run(d, q, what, at_caps));
+            PGD_TRY(gpu_run(d, q, what, sizes));
         } else if (n->kind == NODE_COPY) {
             PGD_TRY(gpu_copy_now(d, q, what, n->n));
         } else {
@@ -90,16 +102,54 @@ static pgd_status run(const pgd_device *d, pgd_queue *q, const pgd_graph *g, boo
     return PGD_OK;
 }
 
+// The batch that all launches read, NULL if there is none or several; the most rows of a step that
+// one of them splits.
+static const pgd_batch *batch_of(const pgd_graph *g, int32_t *out_split_rows) {
+    const pgd_batch *found = NULL;
+    *out_split_rows = 0;
+    for (const node *n = g->first; n != NULL; n = n->next) {
+        const gpu_work *w = (const gpu_work *)(const void *)n->payload;
+        if (n->kind != NODE_WORK || w->batch.size == 0) {
+            continue;
+        }
+        if (found != NULL && found->mirror != w->batch.mirror) {
+            return NULL;
+        }
+        found = &w->batch;
+        *out_split_rows = w->split_rows > *out_split_rows ? w->split_rows : *out_split_rows;
+    }
+    return found;
+}
+
 // The list through the driver's own recording.
-static pgd_status make_native(const pgd_device *d, pgd_queue *q, pgd_graph *g) {
+static pgd_status add_native(const pgd_device *d, pgd_queue *q, pgd_graph *g, int32_t rows,
+                             int32_t keys) {
     const gpu_driver *driver = gpu_of(d)->driver;
-    if (driver->graph_begin == NULL) {
+    native n = {.sizes = {.rows = rows, .keys = keys}};
+    PGD_TRY(driver->graph_begin(d->host, q->queue));
+    pgd_status code = run(d, q, g, &n.sizes);
+    pgd_status ended = driver->graph_end(d->host, q->queue, &n.graph);
+    if (ended == PGD_OK) {
+        g->natives[g->n_natives++] = n;
+    }
+    return code != PGD_OK ? code : ended;
+}
+
+// Keys 0: a step of any keys, none of it split. The last is for any step.
+static pgd_status make_natives(const pgd_device *d, pgd_queue *q, pgd_graph *g) {
+    int32_t split_rows = 0;
+    const pgd_batch *batch = g->batch = batch_of(g, &split_rows);
+    if (gpu_of(d)->driver->graph_begin == NULL) {
         return PGD_OK;
     }
-    PGD_TRY(driver->graph_begin(d->host, q->queue));
-    pgd_status code = run(d, q, g, true);
-    pgd_status ended = driver->graph_end(d->host, q->queue, &g->native);
-    return code != PGD_OK ? code : ended;
+    for (int32_t rows = 1; batch != NULL && rows < batch->cap_tokens && rows <= 512;
+         rows *= FACTOR) {
+        if (rows <= split_rows && batch->cap_kv > GPU_SPLIT_KEYS) {
+            PGD_TRY(add_native(d, q, g, rows, batch->cap_kv));
+        }
+        PGD_TRY(add_native(d, q, g, rows, 0));
+    }
+    return add_native(d, q, g, INT32_MAX, 0);
 }
 
 static pgd_status end(const pgd_device *d, pgd_queue *q, pgd_graph **out) {
@@ -109,7 +159,7 @@ static pgd_status end(const pgd_device *d, pgd_queue *q, pgd_graph **out) {
     if (g == NULL) {
         return GPU_FAIL(d, PGD_PRECONDITION, "graph end without begin");
     }
-    pgd_status code = make_native(d, q, g);
+    pgd_status code = make_natives(d, q, g);
     if (code != PGD_OK) {
         destroy(d, g);
         return code;
@@ -130,11 +180,24 @@ static pgd_status check_counts(const pgd_device *d, const pgd_graph *g) {
     return PGD_OK;
 }
 
+// Natives stand in the order of their rows, those for many keys first. Several batches: the last.
+static const native *choose(const pgd_graph *g) {
+    const pgd_batch_head *head = g->batch == NULL ? NULL : g->batch->mirror;
+    for (int32_t i = 0; head != NULL && i < g->n_natives; i++) {
+        const gpu_sizes *s = &g->natives[i].sizes;
+        if (head->n_tokens <= s->rows && head->n_out <= s->rows &&
+            (s->keys == 0 || head->max_kv > GPU_SPLIT_KEYS)) {
+            return &g->natives[i];
+        }
+    }
+    return &g->natives[g->n_natives - 1];
+}
+
 static pgd_status launch(const pgd_device *d, pgd_queue *q, pgd_graph *g) {
     PGD_TRY(gpu_not_recording(d, q, "graph launch"));
     PGD_TRY(check_counts(d, g));
-    return g->native != NULL ? gpu_of(d)->driver->graph_launch(d->host, q->queue, g->native)
-                             : run(d, q, g, false);
+    return g->n_natives > 0 ? gpu_of(d)->driver->graph_launch(d->host, q->queue, choose(g)->graph)
+                            : run(d, q, g, NULL);
 }
 
 const pgd_graph_table gpu_graph_table = {

@@ -130,6 +130,11 @@ static pgd_status fill(const pgd_device *d, pgd_queue *q, const pgd_range *range
 
 // ---- numbers -----------------------------------------------------------------------------------
 
+void gpu_fault(pgd_queue *q, pgd_status code) {
+    int32_t none = PGD_OK;
+    atomic_compare_exchange_strong(&q->fault, &none, code);
+}
+
 static void raise_reached(pgd_queue *q, uint64_t value) {
     uint64_t seen = atomic_load(&q->reached);
     while (seen < value && !atomic_compare_exchange_weak(&q->reached, &seen, value)) {
@@ -140,10 +145,14 @@ static pgd_status wait_for(const pgd_device *d, pgd_queue *q, uint64_t value, ui
     if (value <= atomic_load(&q->reached)) {
         return PGD_OK;
     }
-    PGD_TRY(gpu_of(d)->driver->point_wait(d->host, q->queue, (uint32_t)(value % GPU_POINTS),
-                                          timeout_ns));
-    raise_reached(q, value);
-    return PGD_OK;
+    pgd_status code = gpu_of(d)->driver->point_wait(d->host, q->queue,
+                                                    (uint32_t)(value % GPU_POINTS), timeout_ns);
+    if (code == PGD_OK) {
+        raise_reached(q, value);
+    } else if (code != PGD_TIMEOUT) {
+        gpu_fault(q, code);
+    }
+    return code;
 }
 
 static pgd_status queue_signal(const pgd_device *d, pgd_queue *q, uint64_t *out_value) {

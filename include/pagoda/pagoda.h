@@ -55,7 +55,7 @@ typedef struct pgd_engine_options {
     const char *const *plugins; // further plugin files
     uint32_t n_plugins;
     uint32_t allow_slow;            // 1: operations without a fast place may run on the host
-    const char *kv_cache_dtype;     // NULL or "auto" = the device's; "f32", "bf16", "f16"
+    const char *kv_cache_dtype;     // NULL or "auto" = the device's; "f32", "bf16", "f16", "int8"
     const char *memory;             // NULL = "90%" of what is free; "4GiB", "50%"
     int32_t num_blocks;             // of the KV cache, block 0 included; 0 = what memory allows
     int32_t block_size;             // tokens of a block, 0 = 16
@@ -78,7 +78,17 @@ typedef struct pgd_engine_options {
     // models of 64 MiB and more, 20 GiB in all; "off"; or bytes ("4GiB"): of all models, so many.
     const char *weight_cache;
     uint32_t no_deterministic; // 1: results may depend on what else is in the batch, if faster
+    uint32_t step_timeout_ms;  // longest wait for a step, then the device counts as lost; 0 = 10
+                               // minutes
+    // Where the requests go on when the device is lost and cannot be opened again; NULL = nowhere,
+    // then they end with reason "error". Not "auto".
+    const char *standby;
+    int32_t max_stall_ms; // prompts of others may hold the next token of a running answer so long;
+                          // 0 = no bound. From measured steps, so the first ones may miss it
     uint32_t reserved2;
+    // Weights of f32, bf16 and f16 are quantized while they are loaded: "q8_0", "q4_0", "q4_k",
+    // "int8" ...; NULL or "none" = as they are stored.
+    const char *quant;
 } pgd_engine_options;
 
 // Opens the device, plans memory, loads the model.
@@ -94,7 +104,7 @@ typedef struct pgd_engine_info {
     int32_t max_model_len;
     const char *model;        // as it was found: a folder
     const char *architecture; // of config.json
-    const char *device;       // "cpu:0"
+    const char *device;       // "cpu:0"; "" while a lost one could not be opened again
     const char *device_name;
     uint64_t parameters;
     uint64_t weight_bytes; // resident
@@ -110,7 +120,7 @@ typedef struct pgd_engine_info {
     uint64_t n_prompt_tokens_cached; // of these, found there
 } pgd_engine_info;
 
-// Strings live as long as the engine.
+// Strings live as long as the engine; those of the device change when it is lost.
 PGD_API void pgd_engine_get_info(const pgd_engine *engine, pgd_engine_info *out);
 
 // What the engine is doing, for metrics. Counters count from the start.
@@ -122,7 +132,7 @@ typedef struct pgd_engine_stats {
     int32_t blocks_used; // that they hold, shared ones once
     int32_t step_tokens; // rows of the latest step
     int32_t step_status; // what it returned, a pgd_status
-    uint32_t reserved0;
+    int32_t prefill_limit; // prompt tokens the next step may take beside running answers, 0 = any
     uint64_t n_steps;
     uint64_t n_preemptions;
     uint64_t n_prompt_tokens;        // of prompts that were computed or read to their end
@@ -133,6 +143,11 @@ typedef struct pgd_engine_stats {
     uint64_t n_length;
     uint64_t n_abort;
     uint64_t n_error;
+    uint64_t n_device_lost;   // a step found the device gone, or waited in vain
+    uint64_t n_device_opened; // again, or the standby, so that requests went on
+    uint64_t n_step_retries;  // steps that failed on a healthy device and were computed again
+    uint64_t max_stall_ns;    // longest step in which running answers waited for prompt tokens
+    uint64_t n_limited_steps; // steps that took as many of these as they were allowed
 } pgd_engine_stats;
 
 PGD_API void pgd_engine_get_stats(const pgd_engine *engine, pgd_engine_stats *out);
@@ -276,8 +291,10 @@ PGD_API void pgd_request_choice(const pgd_request *request, int32_t index, pgd_o
 PGD_API const float *pgd_request_logits(const pgd_request *request);
 
 // One step: plans, runs, hands out tokens. Nothing to do is PGD_OK.
-//   fails  with what the device answered; the requests of that step end with reason "error", the
-//          others go on
+// A step that fails is computed again: its requests go back to the queue, their tokens kept. When
+// the device is lost it (or the standby) is opened and loaded first, which takes as long as create.
+//   fails  when that fails too, with what the device answered: the requests of the step, or all if
+//          there is no device, end with reason "error"; the engine lives
 PGD_API pgd_status pgd_engine_step(pgd_engine *engine) PGD_MUST_USE;
 // Requests that have not ended.
 PGD_API int32_t pgd_engine_busy(const pgd_engine *engine);
@@ -325,6 +342,8 @@ PGD_API void pgd_async_release(pgd_async *async, pgd_request *request);
 PGD_API pgd_status pgd_async_drain(pgd_async *async, uint64_t timeout_ns) PGD_MUST_USE;
 // [any] As they were behind the latest step; each number for itself is right.
 PGD_API void pgd_async_get_stats(const pgd_async *async, pgd_engine_stats *out);
+// [any] How long the step under way has been running, 0 = none is: for watchdogs.
+PGD_API uint64_t pgd_async_step_ns(const pgd_async *async);
 // [any] Runs fn on the engine thread between two steps, waits for it and returns what it returns,
 // its sentence included. Not inside a callback.
 //   fails  PRECONDITION on the engine thread

@@ -8,8 +8,12 @@
 //
 // Version rule: the major version is in the symbol's name. Within a major version tables and
 // structs only grow at their end; each carries its size; the consumer accepts smaller (the rest is
-// zero) and larger (a non-zero unknown tail of an argument is UNSUPPORTED). While v0 is being
-// built, abi_hash must match too: it is the hash of the layout snapshot.
+// zero) and larger (a non-zero unknown tail of an argument is UNSUPPORTED). So a plugin runs on
+// every host of min_host_minor or later, older or newer than its own headers:
+//
+//   abi_minor <= the host's   abi_hash must be the layout that minor was kept with; a field that is
+//                             newer than abi_minor and would change a result is never sent to it
+//   abi_minor >  the host's   min_host_minor is its word that it does without what the host lacks
 #ifndef PAGODA_PLUGIN_H
 #define PAGODA_PLUGIN_H
 
@@ -23,7 +27,7 @@ extern "C" {
 
 #define PGD_ABI_MAJOR 0
 #define PGD_ABI_MINOR 2
-// First 64 bits of the SHA-256 of the layout snapshot (tests/abi/layout.txt).
+// First 64 bits of the SHA-256 of this minor's layout snapshot (tests/abi/layout.txt).
 #define PGD_ABI_HASH UINT64_C(0xf8446a9031db6535)
 
 #define PGD_PLUGIN_ENTRY "pgd_plugin_v0"

@@ -1,4 +1,4 @@
-// All kernels of list.inc in AVX2, FMA and F16C.
+// The kernels of list.inc but for quantized weights (quant_avx2.c) in AVX2, FMA and F16C.
 #include "kernels.h"
 
 #include <math.h>

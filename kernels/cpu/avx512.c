@@ -1,4 +1,4 @@
-// All kernels of list.inc in AVX-512 F, BW, VL and DQ.
+// The kernels of list.inc but for quantized weights (quant_avx512.c) in AVX-512 F, BW, VL and DQ.
 #include "kernels.h"
 
 #include <math.h>

@@ -31,7 +31,7 @@ typedef struct pgd_cpu_finish {
 
 // A part of a product: m rows of x by k values of the rows of one panel.
 typedef struct pgd_cpu_part {
-    const void *x; // [m][ldx]
+    const void *x; // [m][ldx]; of quantized weights pgd_cpu_int8, ldx of them a row
     int64_t ldx;
     int64_t m;
     int64_t k;
@@ -42,6 +42,15 @@ typedef struct pgd_cpu_part {
     int32_t add; // 1: to what is in acc
     int32_t reserved0;
 } pgd_cpu_part;
+
+// 32 values of x as int8: x = d * q. A row of k values is ceil(k / 32) of them, zeros at the end.
+typedef struct pgd_cpu_int8 {
+    int8_t q[32];
+    float d;       // largest magnitude / 127
+    int32_t c[3];  // -128 * sum of q: of all, of the first 16, of the others
+    float s[3];    // d * sum of q, likewise
+    int32_t reserved0;
+} pgd_cpu_int8;
 
 typedef void (*pgd_cpu_product_fn)(const pgd_cpu_part *part);
 
@@ -83,6 +92,13 @@ typedef struct pgd_cpu_kernels {
 #include "list.inc"
 
 #define PGD_CPU_KERNEL(name, result, params)
+#define PGD_CPU_KERNEL_INT8(name, result, params) \
+    result name##__avx2_vnni params;              \
+    result name##__avx512_vnni params;            \
+    result name##__amx params;
+#include "list.inc"
+
+#define PGD_CPU_KERNEL(name, result, params)
 #define PGD_CPU_KERNEL_DOT(name, result, params) result name##__avx512_bf16 params;
 #include "list.inc"
 
@@ -101,6 +117,20 @@ typedef struct pgd_cpu_product {
 
 // All of them; the last has no name.
 extern const pgd_cpu_product pgd_cpu_products[];
+
+// A product with quantized weights.
+typedef struct pgd_cpu_quant_product {
+    const char *name;
+    int32_t scheme;
+    int32_t reserved0;
+    uint64_t slot; // offset in pgd_cpu_kernels
+} pgd_cpu_quant_product;
+
+// All of them; the last has no name.
+extern const pgd_cpu_quant_product pgd_cpu_quant_products[];
+
+// The product of a scheme, NULL where there is none.
+pgd_cpu_product_fn pgd_cpu_quant_product_of(const pgd_cpu_kernels *k, int32_t scheme);
 
 pgd_cpu_product_fn pgd_cpu_product_at(const pgd_cpu_kernels *k, const pgd_cpu_product *product);
 

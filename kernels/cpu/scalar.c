@@ -1,4 +1,4 @@
-// All kernels of list.inc in plain C.
+// The kernels of list.inc but for quantized weights (quant_scalar.c) in plain C.
 #include "kernels.h"
 
 #include <math.h>

@@ -34,7 +34,9 @@ typedef ushort k_u16;
 typedef uchar k_u8;
 typedef long k_i64;
 typedef ulong k_u64;
-#define K_FN     static
+#ifndef K_FN // SPIR-V is made with all of a kernel in one function
+#define K_FN static
+#endif
 #define K_CONST  __constant
 #define K_GLOBAL __global
 #define K_LOCAL  __local

@@ -135,26 +135,31 @@ pgd_status pgd_ref_check_attn_plan(const pgd_exec *x, const pgd_attn_plan_args *
     return PGD_OK;
 }
 
-static unsigned char *key(const attn_row *row, int32_t which, int64_t j) {
+static unsigned char *key(const attn_row *row, int32_t which, int64_t j, double *unit) {
     const pgd_kv_desc *d = &row->kv->desc;
     const int64_t slot =
         (int64_t)row->blocks[j / d->block_tokens] * d->block_tokens + j % d->block_tokens;
     const int64_t head = which == 0
                              ? (int64_t)row->kv_head * d->k_dim * pgd_dtype_bytes(d->k_dtype)
                              : (int64_t)row->kv_head * d->v_dim * pgd_dtype_bytes(d->v_dtype);
+    *unit = 1; // what an element is to be multiplied by
+    if (d->scale_mode != PGD_KV_SCALE_NONE) {
+        *unit = pgd_ref_load(PGD_F32, pgd_ref_kv_scales(row->kv, row->a->layer, which, slot),
+                             row->kv_head);
+    }
     return pgd_ref_kv_row(row->kv, row->a->layer, which, slot) + head;
 }
 
 static double score(const attn_row *row, int64_t j) {
     const pgd_attn_args *a = row->a;
     const pgd_kv_desc *d = &row->kv->desc;
-    const unsigned char *k = key(row, 0, j);
-    double s = 0;
+    double s = 0, unit;
+    const unsigned char *k = key(row, 0, j, &unit);
     int64_t i;
     for (i = 0; i < d->k_dim; i++) {
         s += pgd_ref_load(a->q.dtype, row->q, i) * pgd_ref_load(d->k_dtype, k, i);
     }
-    s *= (double)a->scale;
+    s *= unit * (double)a->scale;
     if (a->softcap != 0) {
         s = (double)a->softcap * tanh(s / (double)a->softcap);
     }
@@ -189,9 +194,10 @@ static void add_tile(const attn_row *row, int64_t j0, int64_t j1, int64_t i0, in
         sum->out[i] *= shrink;
     }
     for (j = j0; j < j1; j++) {
-        double p = scores[j - j0] == max ? 1 : exp(scores[j - j0] - max);
-        const unsigned char *v = key(row, 1, j);
+        double p = scores[j - j0] == max ? 1 : exp(scores[j - j0] - max), unit;
+        const unsigned char *v = key(row, 1, j, &unit);
         sum->denominator += p;
+        p *= unit;
         for (i = 0; i < n; i++) {
             sum->out[i] += p * pgd_ref_load(d->v_dtype, v, i0 + i);
         }

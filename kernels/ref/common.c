@@ -84,6 +84,7 @@ double pgd_ref_load(int32_t dtype, const void *base, int64_t i) {
     case PGD_BF16: memcpy(&code, p, sizeof(code)); return from_bf16(code);
     case PGD_F16: memcpy(&code, p, sizeof(code)); return from_f16(code);
     case PGD_I32: memcpy(&integer, p, sizeof(integer)); return (double)integer;
+    case PGD_I8: return (double)(signed char)*p;
     default: return 0;
     }
 }
@@ -276,17 +277,50 @@ pgd_status pgd_ref_check_absent(const pgd_exec *x, const char *name, const pgd_t
     return PGD_OK;
 }
 
-pgd_status pgd_ref_check_weight(const pgd_exec *x, const pgd_ref_weight *w) {
-    if (w == NULL || w->n < 0 || w->k < 0 || (w->rows == NULL && w->n > 0 && w->k > 0)) {
+// One matrix: its scheme can be read.
+static pgd_status check_matrix(const pgd_exec *x, const pgd_ref_weight *w) {
+    if (w->n < 0 || w->k < 0 || (w->rows == NULL && w->n > 0 && w->k > 0)) {
         return PGD_REF_FAIL(x, PGD_INVALID, "the weight is not there");
     }
-    if (w->dtype < 1 || w->dtype > 31 || (PGD_REF_FLOATS >> w->dtype & 1u) == 0) {
+    if (w->scheme == PGD_SCHEME_PLAIN &&
+        (w->dtype < 1 || w->dtype > 31 || (PGD_REF_FLOATS >> w->dtype & 1u) == 0)) {
         return PGD_REF_FAIL(x, PGD_UNSUPPORTED, "weights of dtype %s", pgd_dtype_name(w->dtype));
+    }
+    if (w->k > 0 && pgd_ref_row_bytes(w->scheme, w->dtype, w->k) == 0) {
+        return PGD_REF_FAIL(x, PGD_UNSUPPORTED, "%lld columns of scheme %s", (long long)w->k,
+                            pgd_scheme_name(w->scheme));
+    }
+    if (w->scheme == PGD_SCHEME_INT8 && w->scales == NULL && w->n > 0) {
+        return PGD_REF_FAIL(x, PGD_INVALID, "an int8 weight without scales");
+    }
+    return PGD_OK;
+}
+
+pgd_status pgd_ref_check_weight(const pgd_exec *x, const pgd_ref_weight *w) {
+    int64_t n = 0;
+    uint32_t i;
+    if (w == NULL) {
+        return PGD_REF_FAIL(x, PGD_INVALID, "the weight is not there");
     }
     if (w->act_dtype < 0 || w->act_dtype > 31 ||
         (w->act_dtype != 0 && (PGD_REF_FLOATS >> w->act_dtype & 1u) == 0)) {
         return PGD_REF_FAIL(x, PGD_UNSUPPORTED, "activations rounded to %s",
                             pgd_dtype_name(w->act_dtype));
+    }
+    if (w->scheme != PGD_SCHEME_PARTS) {
+        return check_matrix(x, w);
+    }
+    for (i = 0; i < w->n_parts; i++) {
+        PGD_TRY(check_matrix(x, &w->parts[i]));
+        if (w->parts[i].k != w->k) {
+            return PGD_REF_FAIL(x, PGD_INVALID, "part %u has %lld columns, the weight %lld",
+                                (unsigned)i, (long long)w->parts[i].k, (long long)w->k);
+        }
+        n += w->parts[i].n;
+    }
+    if (n != w->n) {
+        return PGD_REF_FAIL(x, PGD_INVALID, "parts of %lld rows in a weight of %lld", (long long)n,
+                            (long long)w->n);
     }
     return PGD_OK;
 }
@@ -304,9 +338,10 @@ pgd_status pgd_ref_check_kv(const pgd_exec *x, const pgd_ref_kv *kv, const pgd_b
     if (kv == NULL || kv->mem == NULL || pgd_ref_kv_block_bytes(&kv->desc) == 0) {
         return PGD_REF_FAIL(x, PGD_INVALID, "the cache is not there");
     }
-    if (kv->desc.kind != PGD_KV_ATTENTION || kv->desc.scale_mode != 0) {
-        return PGD_REF_FAIL(x, PGD_UNSUPPORTED, "cache kind %d with scale mode %d",
-                            (int)kv->desc.kind, (int)kv->desc.scale_mode);
+    if (kv->desc.kind != PGD_KV_ATTENTION || !pgd_ref_kv_is_known(&kv->desc)) {
+        return PGD_REF_FAIL(x, PGD_UNSUPPORTED, "cache kind %d of %s and %s with scale mode %d",
+                            (int)kv->desc.kind, pgd_dtype_name(kv->desc.k_dtype),
+                            pgd_dtype_name(kv->desc.v_dtype), (int)kv->desc.scale_mode);
     }
     if (layer < 0 || layer >= kv->desc.layers) {
         return PGD_REF_FAIL(x, PGD_INVALID, "layer %d of a cache of %d", (int)layer,

@@ -60,6 +60,10 @@ void *pgd_ref_at(const pgd_tensor *t, int64_t i, int64_t j, int64_t l);
 // n elements from element i on as doubles.
 void pgd_ref_read(int32_t dtype, const void *base, int64_t i, int64_t n, double *out);
 
+// The values of 4-bit elements: those of IQ4_NL, and twice those of MXFP4.
+extern const signed char pgd_ref_iq4_nl[16];
+extern const signed char pgd_ref_mxfp4[16];
+
 // Start of an array of the batch block, NULL if it is absent (offset 0).
 void *pgd_ref_array(const pgd_batch *batch, uint64_t offset);
 const pgd_batch_head *pgd_ref_head(const pgd_batch *batch);

@@ -54,15 +54,21 @@ pgd_status pgd_ref_embed(const pgd_exec *x, const pgd_embed_args *args) {
     const pgd_embed_args *a = PGD_ARGS(pgd_embed_args, local, args);
     const pgd_ref_weight *w = (const pgd_ref_weight *)a->w;
     const double scale = a->scale == 0 ? 1 : (double)a->scale;
-    int64_t rows, t, i;
+    double values[PGD_REF_CHUNK] = {0};
+    int64_t rows, t, k0, i;
     PGD_REF_TAIL(x, pgd_embed_args, args);
     PGD_TRY(check(x, a, &rows));
     for (t = 0; t < rows; t++) {
         void *to = pgd_ref_at(&a->out, t, 0, 0);
         int64_t row = resolve(a, t);
-        for (i = 0; i < w->k; i++) {
-            double v = row < 0 ? 0 : pgd_ref_load(w->dtype, w->rows, row * w->k + i);
-            pgd_ref_store(a->out.dtype, to, i, v * scale);
+        for (k0 = 0; k0 < w->k; k0 += PGD_REF_CHUNK) {
+            int64_t n = w->k - k0 < PGD_REF_CHUNK ? w->k - k0 : PGD_REF_CHUNK;
+            if (row >= 0) {
+                pgd_ref_weight_read(w, row, k0, n, values);
+            }
+            for (i = 0; i < n; i++) {
+                pgd_ref_store(a->out.dtype, to, k0 + i, row < 0 ? 0 : values[i] * scale);
+            }
         }
     }
     return PGD_OK;

@@ -105,7 +105,7 @@ static void test_join(void **state) {
     desc.n = 4;
     assert_int_equal(pgd_ref_weight_join(&desc, dst), PGD_INVALID);
     desc.n = 3;
-    desc.scheme = 1;
+    desc.scheme = 13; // no scheme
     assert_int_equal(pgd_ref_weight_join(&desc, dst), PGD_UNSUPPORTED);
     desc.scheme = PGD_SCHEME_PLAIN;
     parts[0].part.data.ptr = NULL;

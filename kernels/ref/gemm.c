@@ -78,7 +78,7 @@ static void products(const pgd_gemm_args *a, int64_t r, int64_t n0, int64_t n, d
         read_x(a, r, k0, k, xs);
         for (j = 0; j < n; j++) {
             double sum = sums[j];
-            pgd_ref_read(w->dtype, w->rows, (n0 + j) * w->k + k0, k, ws);
+            pgd_ref_weight_read(w, n0 + j, k0, k, ws);
             for (i = 0; i < k; i++) {
                 sum += xs[i] * ws[i];
             }

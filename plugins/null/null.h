@@ -1,22 +1,30 @@
 // What the files of the null device share.
 //
 // The device computes nothing: memory, queue and copies are real, every op is native and writes
-// nothing but the ids of sampled tokens. With step_us a step takes that long, so the host's own
-// work can be measured and the scheduler can be run against a clock.
+// nothing but the ids of sampled tokens. With step_us and token_us a step takes its time, so the
+// host's own work can be measured and the scheduler can be run against a clock.
 #ifndef NULL_H
 #define NULL_H
 
 #include <pagoda/ops.h>
 #include <pagoda/plugin.h>
 
-enum { TOKENS_WORDS = 0, TOKENS_HASH = 1, TOKENS_ZERO = 2 };
+enum { TOKENS_WORDS = 0, TOKENS_HASH = 1, TOKENS_ZERO = 2, TOKENS_SCRIPT = 3 };
+
+#define NULL_SCRIPT_MAX 2048 // ids of a script
+#define NULL_SLOTS      4096 // sequences that can follow one
 
 typedef struct null_backend {
     const pgd_host *host;
     uint64_t bytes; // of memory
     uint64_t used;
     uint64_t step_ns;
-    int32_t tokens; // TOKENS_...
+    uint64_t token_ns;
+    int32_t tokens;    // TOKENS_...
+    int32_t nan_after; // behind this id logits are not numbers, -1 = behind none
+    int32_t *script;   // [n_script], with the next: [NULL_SLOTS] what each sequence gets next
+    int32_t *script_at;
+    int32_t n_script;
     int32_t reserved0;
 } null_backend;
 
@@ -30,6 +38,7 @@ struct pgd_queue {
     uint64_t given;     // last number given
     uint64_t ready_ns;  // when the last number is reached
     uint64_t launches;  // ops since the last signal
+    uint64_t tokens;    // rows of these
     uint64_t times[64]; // ring: when number v is reached, at v % 64
 };
 

@@ -16,7 +16,6 @@ static pgd_status skip(const pgd_exec *x) {
         (void)a;                                                                   \
         return skip(x);                                                            \
     }
-SKIP(embed)
 SKIP(gather_rows)
 SKIP(rmsnorm)
 SKIP(rope)
@@ -39,6 +38,13 @@ static int32_t *array(const pgd_batch *b, uint64_t offset) {
     return (int32_t *)(void *)(block + offset);
 }
 
+static pgd_status null_embed(const pgd_exec *x, const pgd_embed_args *a) {
+    pgd_batch_head head;
+    memcpy(&head, array(a->batch, 0), sizeof(head));
+    x->queue->tokens += head.n_tokens > 0 ? (uint64_t)head.n_tokens : 0;
+    return skip(x);
+}
+
 // SplitMix64's finisher (Steele, Lea, Flood 2014).
 static uint64_t mix(uint64_t z) {
     z += UINT64_C(0x9e3779b97f4a7c15);
@@ -58,6 +64,15 @@ static int32_t token_of(int32_t mode, int32_t before, int32_t position, int64_t 
         return (int32_t)(hash % n);
     }
     return (int32_t)(n / 4 + hash % (n / 2));
+}
+
+// The script from its beginning behind a prompt, its next id behind one of its own; behind its end
+// the last id for ever.
+static int32_t script_token(null_backend *self, int32_t slot, int32_t is_decode, int64_t vocab) {
+    int32_t *at = &self->script_at[slot < 0 ? 0 : slot % NULL_SLOTS];
+    *at = is_decode ? *at + 1 : 0;
+    const int32_t token = self->script[*at < self->n_script ? *at : self->n_script - 1];
+    return token < vocab ? token : 0;
 }
 
 // Where an op leaves what it has drawn.
@@ -115,7 +130,13 @@ static pgd_status draw(const pgd_exec *x, const pgd_batch *b, int64_t vocab, con
             before = last[-1 - before];
         }
         int32_t position = array(b, b->positions)[row];
-        int32_t drawn = token_of(null_of(x->dev)->tokens, before, position, vocab);
+        null_backend *self = null_of(x->dev);
+        int32_t drawn = self->tokens == TOKENS_SCRIPT
+                            ? script_token(self, slot, row < head.n_decode, vocab)
+                            : token_of(self->tokens, before, position, vocab);
+        if (before >= 0 && before == self->nan_after) {
+            drawn = -1;
+        }
         const pgd_sampling s = sampling_of(b, r);
         int32_t token = (s.flags & PGD_SAMPLE_GIVEN) != 0 ? s.given : drawn;
         array(b, b->sampled)[r] = token;

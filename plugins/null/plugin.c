@@ -71,8 +71,12 @@ static pgd_status device_support(const pgd_device *d, const pgd_query *query, pg
 
 static const pgd_option options[] = {
     {"step_us", "us", "0", "how long a step takes, in microseconds"},
+    {"token_us", "us", "0", "how long each row of a step takes, in microseconds"},
     {"tokens", "str", "words",
-     "words: ids from the middle half of the vocabulary; hash: any id; zero: always 0"},
+     "words: ids from the middle half of the vocabulary; hash: any id; zero: always 0; 5,7,9: "
+     "these "
+     "ids in turn, then the last one for ever"},
+    {"nan_after", "int", "-1", "behind this token id the logits are not numbers"},
     {"memory", "bytes", "4GiB", "size of the device's memory, for example 80GiB"},
 };
 
@@ -107,9 +111,63 @@ static uint64_t parse_bytes(const char *text) {
     return 0;
 }
 
+static pgd_status read_us(const pgd_host *host, const char *key, uint64_t *out_ns) {
+    const char *text = host->option(host, key);
+    uint64_t us = text == NULL ? 0 : strtoull(text, NULL, 10);
+    if (us > UINT64_C(3600000000)) {
+        return PGD_HOST_FAIL(host, PGD_INVALID,
+                             "option %s of the null device is '%s'; allowed is 0 to 3600000000 (an "
+                             "hour)",
+                             key, text);
+    }
+    *out_ns = us * 1000;
+    return PGD_OK;
+}
+
+// "5,7,9" into self->script.
+static pgd_status read_script(const pgd_host *host, null_backend *self, const char *text) {
+    self->script = host->alloc(host, (NULL_SCRIPT_MAX + NULL_SLOTS) * sizeof(int32_t), 0);
+    if (self->script == NULL) {
+        return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "no memory for a script of tokens");
+    }
+    self->script_at = self->script + NULL_SCRIPT_MAX;
+    memset(self->script_at, 0, NULL_SLOTS * sizeof(int32_t));
+    const char *at = text;
+    for (self->n_script = 0; self->n_script < NULL_SCRIPT_MAX;) {
+        char *end = NULL;
+        unsigned long id = strtoul(at, &end, 10);
+        if (end == at || *at < '0' || *at > '9' || id > INT32_MAX) {
+            break;
+        }
+        self->script[self->n_script++] = (int32_t)id;
+        if (*end == '\0') {
+            self->tokens = TOKENS_SCRIPT;
+            return PGD_OK;
+        }
+        at = end + (*end == ',');
+    }
+    return PGD_HOST_FAIL(host, PGD_INVALID,
+                         "option tokens of the null device is '%.40s'; allowed: words, hash, zero, "
+                         "up to %d ids with commas between them",
+                         text, NULL_SCRIPT_MAX);
+}
+
+static pgd_status read_tokens(const pgd_host *host, null_backend *self) {
+    static const char *const names[] = {"words", "hash", "zero"};
+    const char *text = host->option(host, "tokens");
+    const char *nan_after = host->option(host, "nan_after");
+    self->nan_after = nan_after == NULL ? -1 : (int32_t)strtol(nan_after, NULL, 10);
+    self->tokens = TOKENS_WORDS;
+    for (int32_t i = 0; text != NULL && i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            self->tokens = i;
+            return PGD_OK;
+        }
+    }
+    return text == NULL ? PGD_OK : read_script(host, self, text);
+}
+
 static pgd_status read_options(const pgd_host *host, null_backend *self) {
-    const char *step = host->option(host, "step_us");
-    const char *tokens = host->option(host, "tokens");
     const char *memory = host->option(host, "memory");
     self->bytes = memory == NULL ? DEFAULT_BYTES : parse_bytes(memory);
     if (self->bytes == 0) {
@@ -118,26 +176,15 @@ static pgd_status read_options(const pgd_host *host, null_backend *self) {
                              "a unit is allowed, for example 80GiB",
                              memory == NULL ? "" : memory);
     }
-    uint64_t step_us = step == NULL ? 0 : strtoull(step, NULL, 10);
-    if (step_us > UINT64_C(3600000000)) {
-        return PGD_HOST_FAIL(host, PGD_INVALID,
-                             "option step_us of the null device is '%s'; allowed is 0 to "
-                             "3600000000 (an hour)",
-                             step);
-    }
-    self->step_ns = step_us * 1000;
-    if (tokens == NULL || strcmp(tokens, "words") == 0) {
-        self->tokens = TOKENS_WORDS;
-    } else if (strcmp(tokens, "hash") == 0) {
-        self->tokens = TOKENS_HASH;
-    } else if (strcmp(tokens, "zero") == 0) {
-        self->tokens = TOKENS_ZERO;
-    } else {
-        return PGD_HOST_FAIL(host, PGD_INVALID,
-                             "option tokens of the null device is '%s'; allowed: words, hash, zero",
-                             tokens);
-    }
-    return PGD_OK;
+    PGD_TRY(read_us(host, "step_us", &self->step_ns));
+    PGD_TRY(read_us(host, "token_us", &self->token_ns));
+    return read_tokens(host, self);
+}
+
+static void free_backend(null_backend *self) {
+    const pgd_host *host = self->host;
+    host->free(host, self->script);
+    host->free(host, self);
 }
 
 // ---- entry -------------------------------------------------------------------------------------
@@ -176,7 +223,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     self->host = host;
     pgd_status code = read_options(host, self);
     if (code != PGD_OK) {
-        host->free(host, self);
+        free_backend(self);
         return code;
     }
     *out_backend = self;
@@ -185,8 +232,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
 }
 
 static void plugin_close(void *backend) {
-    null_backend *self = backend;
-    self->host->free(self->host, self);
+    free_backend(backend);
 }
 
 PGD_PLUGIN_DEFINE(null) {

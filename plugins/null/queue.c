@@ -1,7 +1,7 @@
-// Queues of the null device: copies run at once, numbers are reached on a clock.
+// Queues of the null device: copies run at once, numbers are reached on a clock, at
 //
-//   signal after ops:   reached at max(now, time of the number before) + step_us
-//   signal after none:  reached with the number before
+//   signal after ops:   max(now, time of the number before) + step_us + rows * token_us
+//   signal after none:  with the number before
 #include "null.h"
 
 #include <string.h>
@@ -48,12 +48,13 @@ static pgd_status queue_copy(const pgd_device *d, pgd_queue *q, const pgd_copy *
 }
 
 static pgd_status queue_signal(const pgd_device *d, pgd_queue *q, uint64_t *out_value) {
-    uint64_t step_ns = null_of(d)->step_ns;
+    uint64_t step_ns = null_of(d)->step_ns + q->tokens * null_of(d)->token_ns;
     if (q->launches > 0 && step_ns > 0) {
         uint64_t now = d->host->clock_ns(d->host);
         q->ready_ns = (q->ready_ns > now ? q->ready_ns : now) + step_ns;
     }
     q->launches = 0;
+    q->tokens = 0;
     q->given++;
     q->times[q->given % RING] = q->ready_ns;
     *out_value = q->given;

@@ -19,8 +19,12 @@ bench_values cli_bench_flag_values = {.repeat = 3, .warmup = 1, .limit_ms = 60};
 // ---- opening -----------------------------------------------------------------------------------
 
 // Products of bf16 numbers can be made by the bf16 instruction or, once widened, by the f32 one:
-// the faster of the two is the limit. Other dtypes are widened.
+// the faster of the two is the limit. Quantized weights (no dtype) can be multiplied as 8-bit
+// numbers where that is faster; other dtypes are widened.
 static int32_t dot_of(int32_t dtype, const double *best) {
+    if (dtype == PGD_DTYPE_NONE && best[PGD_LIMIT_DOT_I8] > best[PGD_LIMIT_DOT_F32]) {
+        return PGD_LIMIT_DOT_I8;
+    }
     return dtype == PGD_BF16 && best[PGD_LIMIT_DOT_BF16] > best[PGD_LIMIT_DOT_F32]
                ? PGD_LIMIT_DOT_BF16
                : PGD_LIMIT_DOT_F32;
@@ -203,7 +207,7 @@ static pgd_status add_model(const bench *b, pgd_text *t) {
     const pgd_engine_work *w = &b->work;
     PGD_TRY(add_text(t, "model", b->info.model));
     PGD_TRY(add_text(t, "architecture", b->info.architecture));
-    PGD_TRY(add_text(t, "dtype", pgd_dtype_name(w->dtype)));
+    PGD_TRY(add_text(t, "dtype", w->stored));
     PGD_TRY(add_text(t, "kv_dtype", pgd_dtype_name(w->kv_dtype)));
     return pgd_text_format(
         t,
@@ -239,8 +243,7 @@ static pgd_status json_head(const bench *b, pgd_text *t) {
 
 static void print_head(const bench *b) {
     printf("model   %s (%s), %.1f M parameters, %.1f MB of weights\n", b->info.model,
-           pgd_dtype_name(b->work.dtype), (double)b->info.parameters / 1e6,
-           (double)b->work.weight_bytes / 1e6);
+           b->work.stored, (double)b->info.parameters / 1e6, (double)b->work.weight_bytes / 1e6);
     printf("device  %s %s, %s, %u workers", b->info.device, b->info.device_name, b->arch,
            b->n_workers);
     if (b->engine != NULL) {

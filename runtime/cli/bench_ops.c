@@ -197,7 +197,7 @@ static void count_work(const ops_run *r, ops_sample *s) {
         const pgd_load_matrix *m = cli_ops_matrix(r, c->row, 0);
         s->n = m->n;
         s->k = m->k;
-        s->weight_bytes = (uint64_t)m->n * (uint64_t)m->k * pgd_dtype_bytes(m->dtype);
+        s->weight_bytes = m->bytes;
         s->set_bytes = r->set_bytes;
         if (c->yardstick >= 0) {
             const uint64_t wide[] = {0, 4, 2, 1};

@@ -46,7 +46,7 @@ static pgd_weight_desc desc_of(const ops_run *r, const pgd_load_matrix *m) {
     return (pgd_weight_desc){
         .size = sizeof(pgd_weight_desc),
         .uses = m->uses,
-        .scheme = PGD_SCHEME_PLAIN,
+        .scheme = m->scheme,
         .dtype = m->dtype,
         .act_dtype = m->dtype == PGD_BF16 ? pgd_dev_info(r->dev)->dot_dtype : PGD_DTYPE_NONE,
         .n_parts = m->n_parts,
@@ -272,7 +272,8 @@ static pgd_status open_model(ops_run *r, const char *model) {
     PGD_TRY(pgd_load_config_read(r->model, &r->config));
     PGD_TRY(pgd_load_weights_open(r->model, &r->files));
     PGD_TRY(pgd_load_plan_create(r->config, r->files, &r->plan));
-    r->b.work.dtype = r->plan->matrices[0].dtype;
+    r->b.work.stored = pgd_load_matrix_stored(&r->plan->matrices[2]);
+    r->b.work.dtype = r->plan->matrices[2].dtype;
     r->b.work.weight_bytes = r->plan->weight_bytes;
     r->b.info = (pgd_engine_info){
         .size = sizeof(r->b.info),
@@ -436,8 +437,10 @@ static pgd_status prepare_weight(ops_run *r, const pgd_load_matrix *m, ops_weigh
     }
     const pgd_range dst = {.buffer = out->buffer, .bytes = plan.bytes};
     const pgd_range room = {.buffer = scratch, .bytes = plan.scratch};
-    pgd_load_plan_take(r->plan, m);
-    pgd_status status = d->weight->prepare(d, r->queue, &desc, &dst, &room, &out->handle);
+    pgd_status status = pgd_load_plan_take(r->plan, m);
+    if (status == PGD_OK) {
+        status = d->weight->prepare(d, r->queue, &desc, &dst, &room, &out->handle);
+    }
     if (status == PGD_OK) {
         status = wait_all(r);
     }
@@ -464,8 +467,7 @@ static pgd_status prepare_weights(ops_run *r, const ops_row *row) {
     drop_weights(r);
     for (int32_t layer = 0; layer < r->config->n_layers; layer++) {
         const pgd_load_matrix *m = cli_ops_matrix(r, row, layer);
-        const uint64_t bytes =
-            m == NULL ? 0 : (uint64_t)m->n * (uint64_t)m->k * pgd_dtype_bytes(m->dtype);
+        const uint64_t bytes = m == NULL ? 0 : m->bytes;
         if (m == NULL || (layer > 0 && r->set_bytes + bytes > MOST_BYTES)) {
             break;
         }

@@ -10,8 +10,10 @@
 
 typedef struct cli_engine_values {
     const char *device;
+    const char *standby;
     const char *memory;
     const char *kv_cache_dtype;
+    const char *quant;
     cli_list plugins;
     int32_t num_blocks;
     int32_t block_size;
@@ -19,6 +21,7 @@ typedef struct cli_engine_values {
     int32_t max_num_seqs;
     int32_t max_num_batched_tokens;
     int32_t long_prefill_token_threshold;
+    int32_t max_stall_ms;
     int32_t threads;
     int32_t allow_slow;
     int32_t enable_prefix_caching;
@@ -29,6 +32,7 @@ typedef struct cli_engine_values {
     const char *cache;
     const char *weight_cache;
     int32_t deterministic;
+    int32_t step_timeout_ms;
 } cli_engine_values;
 
 typedef struct cli_sampling_values {

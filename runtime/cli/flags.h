@@ -114,6 +114,7 @@ int cli_plan(int argc, char **argv);
 int cli_inspect(int argc, char **argv);
 int cli_devices(int argc, char **argv);
 int cli_plugins(int argc, char **argv);
+int cli_quantize(int argc, char **argv);
 int cli_tokenize(int argc, char **argv);
 int cli_detokenize(int argc, char **argv);
 

@@ -11,7 +11,8 @@
 
 const cli_command cli_commands[] = {
     {"run", "run [MODEL] -p TEXT [flags]", "Generates one completion and streams it to stdout.",
-     "MODEL is nothing or nano (the default model), a folder in Hugging Face layout, or\n"
+     "MODEL is nothing or nano (the default model), a folder in Hugging Face layout, FILE.gguf, "
+     "or\n"
      "org/name[@revision] on a model hub, which is downloaded once.\n"
      "With --chat the text is a user's message and the model's chat template is applied.",
      cli_run},
@@ -36,6 +37,12 @@ const cli_command cli_commands[] = {
      cli_tokenize},
     {"detokenize", "detokenize [MODEL] [flags] < IDS", "Token ids on stdin to text on stdout.",
      NULL, cli_detokenize},
+    {"quantize", "quantize IN OUT.gguf --type TYPE",
+     "Writes a model as a GGUF file, its matrices in another type.",
+     "IN is a model as in run, of f32, f16 or bf16 weights. The head has at least 6 bits; norms "
+     "and\n"
+     "biases are f32.",
+     cli_quantize},
     {"inspect", "inspect [MODEL] [flags]",
      "Shows what a model is made of and what of it is not supported.", NULL, cli_inspect},
     {"plan", "plan [MODEL] [flags]",

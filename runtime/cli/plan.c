@@ -37,7 +37,7 @@ static void print_bytes(const char *what, uint64_t bytes, const char *more) {
 static void print_memory(const pgd_engine_report *r) {
     char more[160];
     printf("memory in bytes\n");
-    print_bytes("weights", r->weight_bytes, pgd_dtype_name(r->work.dtype));
+    print_bytes("weights", r->weight_bytes, r->work.stored);
     snprintf(more, sizeof(more), "%d rows a step, tables for %d positions",
              r->max_num_batched_tokens, r->max_model_len);
     print_bytes("activations", r->activation_bytes, more);
@@ -128,7 +128,7 @@ static pgd_status write_json(pgd_text *t, const pgd_engine_report *r) {
     PGD_TRY(text_field(t, "arch", r->arch));
     PGD_TRY(text_field(t, "device_reason", r->choice));
     PGD_TRY(count_field(t, "parameters", r->parameters));
-    PGD_TRY(text_field(t, "dtype", pgd_dtype_name(r->work.dtype)));
+    PGD_TRY(text_field(t, "dtype", r->work.stored));
     PGD_TRY(text_field(t, "kv_dtype", pgd_dtype_name(r->work.kv_dtype)));
     PGD_TRY(count_field(t, "layers", (uint64_t)r->n_layers));
     PGD_TRY(count_field(t, "max_model_len", (uint64_t)r->max_model_len));

@@ -16,6 +16,7 @@
 #define DEFAULT_PORT     8000
 #define DEFAULT_SEQS     128
 #define DEFAULT_SHUTDOWN 30
+#define DEFAULT_WATCHDOG 120
 #define POLL_MS          50
 
 typedef struct serve_values {
@@ -37,10 +38,18 @@ typedef struct serve_values {
     int32_t strict_fields;
     int32_t no_page;
     int32_t no_log;
+    int32_t max_connections;
+    int32_t watchdog;
+    int32_t request_timeout;
+    int32_t key_requests;
+    int32_t key_tokens;
+    const char *tool_parser;
+    int32_t head_timeout;
     const char *log_format;
 } serve_values;
 
-static serve_values values = {.port = DEFAULT_PORT, .shutdown_timeout = DEFAULT_SHUTDOWN};
+static serve_values values = {
+    .port = DEFAULT_PORT, .shutdown_timeout = DEFAULT_SHUTDOWN, .watchdog = DEFAULT_WATCHDOG};
 
 static const cli_flag serve_flags[] = {
     CLI_FLAG_TEXT(0, "host", "ADDRESS", &values.host, "address to listen on (default 127.0.0.1)"),
@@ -61,6 +70,18 @@ static const cli_flag serve_flags[] = {
                  "most requests that wait for their first token (default 512)"),
     CLI_FLAG_INT(0, "max-num-queued-tokens", "N", &values.max_queued_tokens, 1, 2147483647.0,
                  "most prompt tokens that wait (default: no limit)"),
+    CLI_FLAG_INT(0, "max-connections", "N", &values.max_connections, 1, 1048576,
+                 "most connections at once (default 4096)"),
+    CLI_FLAG_INT(0, "header-timeout", "S", &values.head_timeout, 1, 3600,
+                 "seconds for the headers of a request to come (default 10)"),
+    CLI_FLAG_INT(0, "request-timeout", "S", &values.request_timeout, 1, 86400,
+                 "most seconds of a request (default: no limit)"),
+    CLI_FLAG_INT(0, "watchdog-s", "S", &values.watchdog, 0, 86400,
+                 "a step that takes longer makes the server unready, 0 = any (default 120)"),
+    CLI_FLAG_INT(0, "key-max-requests", "N", &values.key_requests, 1, 1048576,
+                 "most requests of one API key at once (default: no limit)"),
+    CLI_FLAG_INT(0, "key-tokens-per-minute", "N", &values.key_tokens, 1, 2147483647.0,
+                 "most tokens of one API key (default: no limit)"),
     CLI_FLAG_INT(0, "max-body-mib", "N", &values.max_body_mib, 1, 1024,
                  "largest body of a request (default 32)"),
     CLI_FLAG_INT(0, "keep-alive-s", "N", &values.keep_alive, 1, 3600,
@@ -69,6 +90,8 @@ static const cli_flag serve_flags[] = {
                  "seconds that running requests get behind SIGTERM (default 30)"),
     CLI_FLAG_SWITCH(0, "strict-fields", &values.strict_fields,
                     "unknown fields of a request are an error"),
+    CLI_FLAG_TEXT(0, "tool-call-parser", "NAME", &values.tool_parser,
+                  "of calls in the model's text: hermes (default), or none"),
     CLI_FLAG_TEXT(0, "log-format", "NAME", &values.log_format,
                   "of the line for each answer: text (default) or json"),
     CLI_FLAG_SWITCH(0, "disable-access-log", &values.no_log, "no line for each answer"),
@@ -99,6 +122,16 @@ static pgd_status read_log_format(int32_t *json) {
     return PGD_OK;
 }
 
+static pgd_status read_tool_parser(int32_t *none) {
+    const char *name = values.tool_parser != NULL ? values.tool_parser : "hermes";
+    *none = strcmp(name, "none") == 0;
+    if (!*none && strcmp(name, "hermes") != 0) {
+        return pgd_fail(PGD_INVALID, "--tool-call-parser \"%s\"; hermes and none are allowed",
+                        name);
+    }
+    return PGD_OK;
+}
+
 static pgd_serve_options make_options(const char *model) {
     pgd_serve_options o = {
         .engine = cli_engine_options(model, DEFAULT_SEQS),
@@ -120,7 +153,14 @@ static pgd_serve_options make_options(const char *model) {
         .max_queued_tokens = values.max_queued_tokens,
         .max_body_bytes = (uint64_t)values.max_body_mib << 20,
         .keep_alive_s = values.keep_alive,
-        .log = values.no_log ? NULL : write_log,
+        .max_connections = values.max_connections,
+        .watchdog_s = values.watchdog,
+        .request_timeout_s = values.request_timeout,
+        .key_max_requests = values.key_requests,
+        .key_tokens_a_minute = values.key_tokens,
+        .no_access_log = values.no_log,
+        .head_timeout_s = values.head_timeout,
+        .log = write_log,
         .log_arg = &use_colour,
     };
     memcpy(o.names, values.names.items, sizeof(values.names.items));
@@ -164,6 +204,7 @@ static pgd_status serve(const char *model) {
     sigaddset(&signals, SIGTERM);
     pgd_serve_options o = make_options(model);
     PGD_TRY(read_log_format(&o.log_json));
+    PGD_TRY(read_tool_parser(&o.no_tool_calls));
     PGD_TRY(pgd_serve_start(&o, &s));
     sigprocmask(SIG_BLOCK, &signals, NULL);
     say_ready(s);

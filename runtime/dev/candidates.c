@@ -124,7 +124,7 @@ static pgd_status collect(pgd_dev_registry *r, const pgd_dev_uri_parts *only, li
         if (m->unusable != NULL) {
             code = append_refused(l, m, m->unusable);
         } else if (m->role != PGD_ROLE_BACKEND) {
-            code = append_refused(l, m, "a layer, not a device");
+            code = append_refused(l, m, "a layer, not a device: it is written around one");
         } else if (pgd_dev_is_absent(r, m, why, sizeof(why))) {
             code = append_refused(l, m, why);
         } else if (may_be(r, m, only)) {
@@ -186,10 +186,29 @@ pgd_status pgd_dev_auto_order(pgd_dev_registry *r, pgd_dev_candidate **out, uint
 
 // ---- choices -----------------------------------------------------------------------------------
 
+// The device's own name within layers, up to its options: "auto" of "trace(auto{key=value})".
+static pgd_str innermost(const char *uri) {
+    pgd_dev_uri_layer layers[PGD_DEV_MAX_LAYERS];
+    pgd_str name = {0};
+    uint32_t n = 0;
+    if (pgd_dev_uri_layers(uri, layers, &n, &name) != PGD_OK) {
+        return (pgd_str){0};
+    }
+    const char *brace = memchr(name.ptr, '{', name.len);
+    name.len = brace != NULL ? (size_t)(brace - name.ptr) : name.len;
+    return pgd_str_trim(name);
+}
+
 int32_t pgd_dev_is_auto(const char *uri) {
-    pgd_dev_uri_parts parts;
-    return uri == NULL ||
-           (pgd_dev_uri_parse(uri, &parts) == PGD_OK && pgd_str_is(parts.kind, "auto"));
+    return uri == NULL || pgd_str_is(innermost(uri), "auto");
+}
+
+pgd_status pgd_dev_replace_auto(const char *uri, const char *name, pgd_text *out) {
+    pgd_str kind = uri != NULL ? innermost(uri) : (pgd_str){0};
+    if (uri == NULL || kind.ptr == NULL) {
+        return pgd_text_format(out, "%s", name);
+    }
+    return pgd_text_format(out, "%.*s%s%s", (int)(kind.ptr - uri), uri, name, kind.ptr + kind.len);
 }
 
 // "; cpu: why; acme: why"

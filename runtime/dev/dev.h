@@ -75,8 +75,8 @@ typedef struct pgd_dev_candidate {
     const pgd_dev_manifest *manifest;
     pgd_device_info info; // info.uri "KIND:N"; all zero when refused before a device was seen
     int32_t usable;
-    int32_t score; // of the plugin's probe, among plugins that see the same chip
-    char reason[240];
+    int32_t score;    // of the plugin's probe, among plugins that see the same chip
+    char reason[600]; // a path of a usual length fits
 } pgd_dev_candidate;
 
 // Why this plugin has nothing to drive here: no chip is one that its manifest's "matches" names,
@@ -94,14 +94,16 @@ void pgd_dev_candidates_free(pgd_dev_candidate *list);
 // them; behind them those that are refused. The null device is among these.
 pgd_status pgd_dev_auto_order(pgd_dev_registry *r, pgd_dev_candidate **out, uint32_t *out_n,
                               uint32_t *out_usable) PGD_MUST_USE;
-// 1 for "auto" and "auto{...}".
+// 1 for "auto" and "auto{...}", with layers around it or not.
 int32_t pgd_dev_is_auto(const char *uri);
+// Such a name with another device's ("cpu:0") in the place of "auto"; options and layers stay.
+pgd_status pgd_dev_replace_auto(const char *uri, const char *name, pgd_text *out) PGD_MUST_USE;
 
 typedef struct pgd_dev pgd_dev;
 
 typedef struct pgd_dev_desc {
     const char *uri; // KIND[:N], an alias for KIND, "auto", pci:0000:65:00.0 or uuid:GPU-...; each
-                     // with {key=value;...} behind it
+                     // with {key=value;...} behind it; LAYER[{key=value;...}](...) around it
     pgd_team *team;  // lent to the plugin; outlives the device
     uint32_t allow_slow; // 1: F3 places are allowed
     // 1: a plugin that has the option `deterministic` gets it as off, unless the URI sets it
@@ -113,12 +115,16 @@ typedef struct pgd_dev_desc {
 //          whatever the plugin answers
 pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev **out) PGD_MUST_USE;
 void pgd_dev_close(pgd_dev *dev); // NULL is fine
+// Whether there are plugins for the name; no device is opened but for pci and uuid names.
+//   fails  INVALID, NOT_FOUND, UNAVAILABLE, INCOMPATIBLE as pgd_dev_open
+pgd_status pgd_dev_check(pgd_dev_registry *r, const char *uri) PGD_MUST_USE;
 
 const pgd_device *pgd_dev_device(const pgd_dev *dev);    // borrow; tables are complete
 const pgd_device_info *pgd_dev_info(const pgd_dev *dev); // borrow
-const char *pgd_dev_uri(const pgd_dev *dev);             // borrow, "KIND:N"
+const char *pgd_dev_uri(const pgd_dev *dev);             // borrow, "KIND:N", "trace(KIND:N)"
 
 // A named table beside the standard ones ("x.limits.1"), NULL when the plugin has none; static.
+// None with layers: they would not see the calls.
 const void *pgd_dev_extension(const pgd_dev *dev, const char *name);
 
 // ---- where operations run ---------------------------------------------------------------------

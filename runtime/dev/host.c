@@ -200,7 +200,8 @@ static pgd_status check_option(const pgd_dev_host *h, const pgd_plugin *plugin, 
         used += n > 0 ? (size_t)n : 0;
         used = used < sizeof(allowed) ? used : sizeof(allowed) - 1;
     }
-    return pgd_fail(PGD_INVALID, "device '%s' has no option '%s'; allowed: %s", h->kind, key,
+    return pgd_fail(PGD_INVALID, "%s '%s' has no option '%s'; allowed: %s",
+                    plugin->role == PGD_ROLE_LAYER ? "layer" : "device", h->kind, key,
                     used == 0 ? "none" : allowed);
 }
 

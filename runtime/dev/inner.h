@@ -6,6 +6,13 @@
 //
 // `device` is the first member, so a filled slot finds its pgd_dev from the pgd_device it is given;
 // likewise `exec` in pgd_dev_exec.
+//
+// The plugins of a device stand on each other, the backend at the bottom, each at its own level:
+//
+//   trace(check(cpu))   levels[2] trace -> levels[1] check -> levels[0] cpu
+//   pgd_dev.device      the level the filler works at: self and next of the highest level below
+//                       it, and full tables; without layers nothing lies between it and the plugin
+//   record(cpu), TOP    levels[1] record -> pgd_dev.device
 #ifndef PGD_DEV_INNER_H
 #define PGD_DEV_INNER_H
 
@@ -41,17 +48,30 @@ enum { PGD_DEV_NATIVE = 0, PGD_DEV_COMPOSED = 1, PGD_DEV_REFERENCE = 2 };
 // A weight whose handle is native but that the reference reads too (see mirror.c).
 typedef struct pgd_dev_mirror pgd_dev_mirror;
 
-struct pgd_dev {
-    pgd_device device; // first
-    pgd_dev_tables merged;
-    pgd_dev_tables native;
+// A plugin of the device: the backend, or a layer.
+typedef struct pgd_dev_level {
+    pgd_device device;        // as the plugin itself and the layer above see it
+    pgd_dev_tables tables;    // the plugin's slots; of a layer full of passes (pass.c)
     const pgd_plugin *plugin; // static data of a library that stays mapped
     void *backend;
     const void *(*extension)(void *backend, const char *name); // NULL: a hole
     pgd_dev_host *host;
-    pgd_dev_mirror *mirrors;
     uint32_t has_backend; // plugin->open has succeeded
     uint32_t is_open;     // device.open has succeeded
+} pgd_dev_level;
+
+struct pgd_dev {
+    pgd_device device; // first
+    pgd_dev_tables merged;
+    pgd_dev_tables native;    // of the highest level below the filler
+    const pgd_plugin *plugin; // of the backend
+    pgd_dev_level *levels;    // [n_levels]
+    const pgd_device *top;    // what everybody else sees: `device`, or that of a TOP layer
+    pgd_dev_mirror *mirrors;
+    pgd_weight_table settled_weight; // of a plugin of an earlier minor, behind since.c
+    pgd_kv_table settled_kv;
+    uint32_t n_levels; // opened, or about to be
+    uint32_t n_below;  // of these, below the filler
     uint32_t reserved0;
     uint32_t allow_slow;
     int32_t weight_native; // 1: handles of the family are the plugin's
@@ -62,7 +82,7 @@ struct pgd_dev {
     int32_t weight_refused;        // by the plan of one of the planned weights
     int32_t kv_refused;            // by the plan of one of the planned caches
     pgd_device_info info;
-    char uri[48];
+    char uri[160]; // "trace(cpu:0)"
     int32_t score; // of the probe
     int32_t reserved1;
 };
@@ -70,6 +90,7 @@ struct pgd_dev {
 typedef struct pgd_dev_exec {
     pgd_exec exec; // first
     pgd_dev *dev;
+    pgd_exec *levels;     // [n_levels] of the layers and the backend; NULL without layers
     unsigned char *stage; // host room of reference ops
     uint64_t stage_bytes;
 } pgd_dev_exec;
@@ -115,6 +136,18 @@ typedef struct pgd_dev_uri_parts {
     uint8_t uuid[16];
 } pgd_dev_uri_parts;
 
+#define PGD_DEV_MAX_LAYERS 8
+
+// A layer around a device: views into the text it came from.
+typedef struct pgd_dev_uri_layer {
+    pgd_str kind;
+    pgd_str options; // between the braces
+} pgd_dev_uri_layer;
+
+// Peels LAYER[{key=value;...}](...) off: the layers, outermost first, and the device's own name.
+//   fails  INVALID
+pgd_status pgd_dev_uri_layers(const char *uri, pgd_dev_uri_layer *layers, uint32_t *out_n,
+                              pgd_str *out_device) PGD_MUST_USE;
 // KIND[:N][{key=value;...}], pci:0000:65:00.0[{...}], uuid:GPU-...[{...}]
 //   fails  INVALID
 pgd_status pgd_dev_uri_parse(const char *uri, pgd_dev_uri_parts *out) PGD_MUST_USE;
@@ -130,7 +163,17 @@ pgd_status pgd_dev_load(const pgd_dev_manifest *m, const pgd_plugin **out) PGD_M
 // Checks a description that an entry function gave; where names the library in sentences.
 pgd_status pgd_dev_load_check(const pgd_plugin *plugin, const char *where) PGD_MUST_USE;
 
-// Opens device `index` of a checked plugin with the options between the braces. team may be NULL.
+// What to open: the backend, or a layer on it.
+typedef struct pgd_dev_part {
+    const pgd_plugin *plugin; // checked
+    pgd_str options;          // between the braces
+} pgd_dev_part;
+
+// Opens device `index` of parts[0] and the layers on it, parts[1] next to it. team may be NULL.
+//   fails  INVALID too when a layer that sits above the filler stands inside one that does not
+pgd_status pgd_dev_open_parts(const pgd_dev_part *parts, uint32_t n, uint32_t index, pgd_team *team,
+                              uint32_t allow_slow, pgd_dev **out) PGD_MUST_USE;
+// The same without layers.
 pgd_status pgd_dev_open_plugin(const pgd_plugin *plugin, pgd_str options, uint32_t index,
                                pgd_team *team, uint32_t allow_slow, pgd_dev **out) PGD_MUST_USE;
 
@@ -177,6 +220,11 @@ pgd_status pgd_dev_call(const pgd_ops *ops, int32_t op, const pgd_exec *x,
 int32_t pgd_dev_weight_is_whole(const pgd_dev *dev);
 int32_t pgd_dev_kv_is_whole(const pgd_dev *dev);
 
+// ---- pass.c ------------------------------------------------------------------------------------
+
+// Completes the tables of a layer with passes to the level under it; holes stay holes.
+void pgd_dev_pass(const pgd_dev_tables *under, pgd_dev_tables *tables);
+
 // ---- fill.c, settle.c --------------------------------------------------------------------------
 
 // Sets the merged tables to the native ones with the holes of all but ops, weight and kv filled.
@@ -185,6 +233,14 @@ void pgd_dev_fill(pgd_dev *dev);
 void pgd_dev_fill_graph(pgd_dev *dev);
 // Chooses for each op and family, from native and refused, and completes all merged tables.
 void pgd_dev_settle(pgd_dev *dev);
+
+// ---- since.c -----------------------------------------------------------------------------------
+
+// UNSUPPORTED when the description holds what the plugin's minor did not have; NULL is fine.
+pgd_status pgd_dev_since_weight(const pgd_dev *dev, const pgd_weight_desc *desc) PGD_MUST_USE;
+pgd_status pgd_dev_since_kv(const pgd_dev *dev, const pgd_kv_desc *desc) PGD_MUST_USE;
+// Puts these checks before the native functions of the merged tables that are given one.
+void pgd_dev_since_tables(pgd_dev *dev);
 
 // ---- compose.c ---------------------------------------------------------------------------------
 

@@ -19,8 +19,7 @@ typedef struct host_kv {
 
 static pgd_status host_plan(const pgd_device *d, const pgd_kv_desc *desc, pgd_kv_plan *out) {
     (void)d;
-    if (desc->kind != PGD_KV_ATTENTION || desc->scale_mode != 0 || desc->block_tokens <= 0 ||
-        pgd_dtype_bytes(desc->k_dtype) == 0 || pgd_dtype_bytes(desc->v_dtype) == 0) {
+    if (desc->kind != PGD_KV_ATTENTION || desc->block_tokens <= 0 || !pgd_ref_kv_is_known(desc)) {
         return pgd_fail(PGD_UNSUPPORTED,
                         "a cache of kind %d, %s keys, %s values and scale mode %d cannot be kept "
                         "on the host",
@@ -130,6 +129,13 @@ pgd_status pgd_dev_kv_convert(const pgd_ref_kv *kv, const pgd_kv_image *image, u
                               int32_t out) {
     const pgd_kv_desc *desc = &kv->desc;
     uint64_t item = pgd_dtype_bytes(image->dtype);
+    if (desc->scale_mode != PGD_KV_SCALE_NONE || image->dtype == PGD_I8) {
+        return pgd_fail(PGD_UNSUPPORTED,
+                        "a cache of %s with scale mode %d as an image of %s; images of int8 caches "
+                        "are in their own form only",
+                        pgd_dtype_name(desc->k_dtype), desc->scale_mode,
+                        pgd_dtype_name(image->dtype));
+    }
     if (item == 0 || image->n_tokens > image->n_ids * desc->block_tokens) {
         return pgd_fail(PGD_INVALID, "an image of %d tokens of %s does not fit %d blocks",
                         image->n_tokens, pgd_dtype_name(image->dtype), image->n_ids);

@@ -128,13 +128,16 @@ static int32_t read_abi(reader *r) {
     r->m->abi_minor = (uint32_t)minor;
     r->m->min_host_minor = (uint32_t)lowest;
     if (major != PGD_ABI_MAJOR) {
-        snprintf(text, sizeof(text), "it is built for interface version %lld, this host has %d",
-                 (long long)major, PGD_ABI_MAJOR);
+        snprintf(text, sizeof(text),
+                 "it is built for interface version %lld, this host has %d; take a build of the "
+                 "plugin for version %d",
+                 (long long)major, PGD_ABI_MAJOR, PGD_ABI_MAJOR);
         return refuse(r, "%s", text);
     }
     if (lowest > PGD_ABI_MINOR) {
         snprintf(text, sizeof(text),
-                 "it needs a host of interface %lld.%lld or later, this host has %d.%d",
+                 "it needs a host of interface %lld.%lld or later, this host has %d.%d; take a "
+                 "newer pagoda or an older build of the plugin",
                  (long long)major, (long long)lowest, PGD_ABI_MAJOR, PGD_ABI_MINOR);
         return refuse(r, "%s", text);
     }

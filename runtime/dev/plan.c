@@ -44,7 +44,9 @@ static pgd_status ask_native(asking *s, int32_t op, const void *args) {
         .batch = s->query->batch,
     };
     pgd_support support = {.size = sizeof(support)};
-    pgd_status code = d->device->support(d, &query, &support);
+    pgd_status code = pgd_dev_since_weight(s->dev, query.weight);
+    code = code == PGD_OK ? pgd_dev_since_kv(s->dev, query.kv) : code;
+    code = code == PGD_OK ? d->device->support(d, &query, &support) : code;
     support.kernel[sizeof(support.kernel) - 1] = '\0';
     support.reason[sizeof(support.reason) - 1] = '\0';
     if (code == PGD_UNSUPPORTED) {

@@ -28,6 +28,8 @@ static int32_t refused_op;        // -1: none
 static int32_t refuse_big_weight; // more rows than this are refused by weight.plan; 0: none
 static uint32_t planned_uses;
 static int32_t graph_begun;
+static uint32_t built_with; // minor of the plugin
+static int32_t newer_seen;  // descriptions that the plugin saw and minor 1 does not have
 
 #define NOTE(name, family)                                                         \
     static pgd_status note_##name(const pgd_exec *x, const pgd_##name##_args *a) { \
@@ -61,11 +63,17 @@ static void fill_note_ops(const int32_t *without, uint32_t n) {
 static pgd_status note_weight_plan(const pgd_device *d, const pgd_weight_desc *desc,
                                    pgd_weight_plan *out) {
     planned_uses = desc->uses;
+    newer_seen += desc->scheme != PGD_SCHEME_PLAIN;
     if (refuse_big_weight != 0 && desc->n > refuse_big_weight) {
         return (d->host->fail)(d->host, PGD_UNSUPPORTED, __FILE__, __LINE__,
                                "too many rows for this device");
     }
     return odd_weight_plan(d, desc, out);
+}
+
+static pgd_status note_kv_plan(const pgd_device *d, const pgd_kv_desc *desc, pgd_kv_plan *out) {
+    newer_seen += desc->scale_mode != PGD_KV_SCALE_NONE;
+    return odd_kv_plan(d, desc, out);
 }
 
 static pgd_status note_support(const pgd_device *d, const pgd_query *query, pgd_support *out) {
@@ -74,6 +82,8 @@ static pgd_status note_support(const pgd_device *d, const pgd_query *query, pgd_
     assert_non_null(query->args);
     assert_true((pgd_dev_op_family(query->op) & PGD_FAMILY_WEIGHT) == 0 || query->weight != NULL);
     assert_true((pgd_dev_op_family(query->op) & PGD_FAMILY_KV) == 0 || query->kv != NULL);
+    newer_seen += query->weight != NULL && query->weight->scheme != PGD_SCHEME_PLAIN;
+    newer_seen += query->kv != NULL && query->kv->scale_mode != PGD_KV_SCALE_NONE;
     local.flags = PGD_SUPPORT_CAPTURABLE | PGD_SUPPORT_INVARIANT;
     local.scratch = 100 * (uint64_t)(query->op + 1);
     memcpy(local.kernel, "noted", 6);
@@ -123,7 +133,7 @@ static pgd_status note_open(const pgd_host *host, void **out_backend, pgd_tables
     };
     static pgd_kv_table kv = {
         .size = sizeof(kv),
-        .plan = odd_kv_plan,
+        .plan = note_kv_plan,
         .bind = odd_kv_bind,
         .destroy = odd_kv_destroy,
         .copy_blocks = odd_kv_copy,
@@ -151,11 +161,13 @@ static pgd_dev *open_noting(const int32_t *without, uint32_t n, uint32_t allow_s
     pgd_dev *dev = NULL;
     plugin = *pgd_plugin_v0_minimal(PGD_ABI_MINOR);
     plugin.open = note_open;
+    plugin.abi_minor = built_with == 0 ? PGD_ABI_MINOR : built_with;
     fill_note_ops(without, n);
     n_called = 0;
     refused_op = -1;
     refuse_big_weight = 0;
     graph_begun = 0;
+    newer_seen = 0;
     OK(pgd_dev_open_plugin(&plugin, (pgd_str){0}, 0, NULL, allow_slow, &dev));
     return dev;
 }
@@ -341,6 +353,53 @@ static void test_refused_weight(void **state) {
     pgd_dev_close(dev);
 }
 
+// A plugin of minor 1 is never shown what minor 2 brought; one of minor 2 is.
+static void test_older_plugin(void **state) {
+    pgd_dev_place places[N_QUERIES];
+    (void)state;
+    fill_queries();
+    weight.scheme = PGD_SCHEME_Q8_0;
+    kv_desc.scale_mode = PGD_KV_SCALE_TOKEN_HEAD;
+    kv_desc.k_dtype = PGD_I8;
+    kv_desc.v_dtype = PGD_I8;
+    pgd_dev *dev = open_noting(NULL, 0, 0);
+    OK(pgd_dev_plan(dev, queries, N_QUERIES, places));
+    assert_int_not_equal(newer_seen, 0);
+    pgd_dev_close(dev);
+
+    built_with = 1;
+    dev = open_noting(NULL, 0, 1);
+    const pgd_device *d = pgd_dev_device(dev);
+    pgd_weight_plan plan = {.size = sizeof(plan)};
+    pgd_kv_plan kv_plan = {.size = sizeof(kv_plan)};
+    const pgd_range none = {0};
+    pgd_weight *w = NULL;
+    pgd_kv *kv = NULL;
+    assert_int_equal(d->weight->plan(d, &weight, &plan), PGD_UNSUPPORTED);
+    assert_non_null(strstr(pgd_fail_text(PGD_UNSUPPORTED),
+                           "scheme q8_0 is of interface 0.2, plugin 'minimal' was built for 0.1"));
+    assert_int_equal(d->weight->prepare(d, NULL, &weight, &none, &none, &w), PGD_UNSUPPORTED);
+    assert_int_equal(d->weight->adopt(d, &weight, &none, &w), PGD_UNSUPPORTED);
+    assert_int_equal(d->kv->plan(d, &kv_desc, &kv_plan), PGD_UNSUPPORTED);
+    assert_non_null(strstr(pgd_fail_text(PGD_UNSUPPORTED), "cache dtype int8"));
+    assert_int_equal(d->kv->bind(d, &kv_desc, &kv_plan, &none, 1, &kv), PGD_UNSUPPORTED);
+    OK(pgd_dev_plan(dev, queries, N_QUERIES, places)); // on the host instead
+    assert_int_equal(newer_seen, 0);
+    assert_int_equal(places[Q_ATTN].place, PGD_DEV_F3);
+    assert_non_null(strstr(places[Q_UP].reason, "scheme q8_0"));
+    assert_int_equal(places[Q_ADD].place, PGD_DEV_F0);
+
+    weight.scheme = PGD_SCHEME_PLAIN;
+    kv_desc.scale_mode = PGD_KV_SCALE_NONE;
+    kv_desc.k_dtype = PGD_F32;
+    kv_desc.v_dtype = PGD_F32;
+    OK(pgd_dev_plan(dev, queries, N_QUERIES, places));
+    assert_int_equal(places[Q_ATTN].place, PGD_DEV_F0);
+    OK(d->weight->plan(d, &weight, &plan));
+    pgd_dev_close(dev);
+    built_with = 0;
+}
+
 static void test_bad_queries(void **state) {
     pgd_dev_place places[N_QUERIES];
     (void)state;
@@ -385,6 +444,7 @@ int main(void) {
         cmocka_unit_test(test_refused_attn),    cmocka_unit_test(test_refused_fused),
         cmocka_unit_test(test_hole_in_weights), cmocka_unit_test(test_refused_weight),
         cmocka_unit_test(test_bad_queries),     cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_older_plugin),
     };
     return cmocka_run_group_tests_name("dev.plan", tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ pgd_status pgd_dev_check_sha256(const pgd_dev_manifest *m) {
     if (code == PGD_OK && strcmp(found, m->sha256) != 0) {
         return pgd_fail(PGD_DATA_LOSS,
                         "plugin %s is not the library its manifest was written for: its sha256 is "
-                        "%s, the manifest says %s",
+                        "%s, the manifest says %s; install the two from one package again",
                         m->path, found, m->sha256);
     }
     return code;

@@ -48,4 +48,5 @@ void pgd_dev_settle(pgd_dev *dev) {
     } else {
         pgd_dev_host_kv(&dev->merged.kv);
     }
+    pgd_dev_since_tables(dev);
 }

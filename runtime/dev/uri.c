@@ -1,9 +1,12 @@
-// Device names: KIND[:N], pci:0000:65:00.0, uuid:GPU-..., each with [{key=value;...}] behind it.
+// Device names: KIND[:N], pci:0000:65:00.0, uuid:GPU-..., each with [{key=value;...}] behind it;
+// layers around it: LAYER[{key=value;...}](DEVICE).
 #include "dev/inner.h"
 
 #include <string.h>
 
 #include "base/fail.h"
+
+#define MAX_KIND 24
 
 static int32_t is_kind_byte(char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -12,7 +15,8 @@ static int32_t is_kind_byte(char c) {
 static pgd_status bad(const char *uri, const char *why) {
     return pgd_fail(PGD_INVALID,
                     "device '%s': %s; a device is written KIND[:N][{key=value;...}], for example "
-                    "cpu, acme:0 or null{step_us=5000}",
+                    "cpu, acme:0 or null{step_us=5000}, a layer around it "
+                    "LAYER[{key=value;...}](DEVICE)",
                     uri, why);
 }
 
@@ -134,7 +138,7 @@ pgd_status pgd_dev_uri_parse(const char *uri, pgd_dev_uri_parts *out) {
     while (n < at.len && is_kind_byte(at.ptr[n])) {
         n++;
     }
-    if (n == 0 || n > 24) {
+    if (n == 0 || n > MAX_KIND) {
         return bad(uri, "the kind is missing, too long, or not in lower-case letters");
     }
     out->kind = (pgd_str){at.ptr, n};
@@ -160,10 +164,50 @@ pgd_status pgd_dev_uri_parse(const char *uri, pgd_dev_uri_parts *out) {
         at.ptr = end + 1;
     }
     if (at.len > 0 && at.ptr[0] == '(') {
-        return bad(uri, "layers are not supported");
+        return bad(uri, "a layer takes no number");
     }
     if (at.len > 0) {
         return bad(uri, "there is text behind the name");
     }
+    return PGD_OK;
+}
+
+// ---- layers ------------------------------------------------------------------------------------
+
+// The layer that `at` begins with, and where its parenthesis opens; 0 if it begins with none.
+static size_t take_layer(pgd_str at, pgd_dev_uri_layer *out) {
+    size_t n = 0;
+    while (n < at.len && is_kind_byte(at.ptr[n])) {
+        n++;
+    }
+    *out = (pgd_dev_uri_layer){.kind = {at.ptr, n}};
+    if (n > 0 && n < at.len && at.ptr[n] == '{') {
+        const char *end = memchr(at.ptr, '}', at.len);
+        size_t close = end != NULL ? (size_t)(end - at.ptr) : at.len;
+        out->options = (pgd_str){at.ptr + n + 1, close - n - 1};
+        n = close + 1;
+    }
+    return n > 0 && n < at.len && at.ptr[n] == '(' ? n : 0;
+}
+
+pgd_status pgd_dev_uri_layers(const char *uri, pgd_dev_uri_layer *layers, uint32_t *out_n,
+                              pgd_str *out_device) {
+    pgd_dev_uri_layer layer = {0};
+    pgd_str at = pgd_str_trim(pgd_str_of(uri));
+    *out_n = 0;
+    for (size_t open = take_layer(at, &layer); open > 0; open = take_layer(at, &layer)) {
+        if (at.ptr[at.len - 1] != ')') {
+            return bad(uri, "the parenthesis of a layer is not closed at the end");
+        }
+        if (layer.kind.len > MAX_KIND) {
+            return bad(uri, "the name of a layer is too long");
+        }
+        if (*out_n == PGD_DEV_MAX_LAYERS) {
+            return bad(uri, "there are more than 8 layers");
+        }
+        layers[(*out_n)++] = layer;
+        at = pgd_str_trim((pgd_str){at.ptr + open + 1, at.len - open - 2});
+    }
+    *out_device = at;
     return PGD_OK;
 }

@@ -1,6 +1,6 @@
 // Weights in host memory, for devices whose weight family has a hole.
 //
-// A weight is one row-major matrix [n, k] in the dtype of its file, as the reference kernels read
+// A weight is one row-major matrix [n, k] in the bytes of its file, as the reference kernels read
 // it. Where the device's memory has host addresses it lies in the range the host planned for it;
 // else the plan asks for no device memory and the matrix is the handle's own.
 #include "dev/inner.h"
@@ -11,28 +11,28 @@
 #include "base/mem.h"
 #include "os/file.h"
 
+enum { CHUNK = 256 }; // columns unpacked at a time
+
 typedef struct host_weight {
     pgd_ref_weight ref; // first: what the kernels read
     void *own;          // NULL when the rows lie in the caller's range
+    pgd_ref_weight parts[];
 } host_weight;
 
 static pgd_status matrix_bytes(const pgd_weight_desc *desc, uint64_t *out) {
-    uint64_t n = 0;
-    uint32_t item = pgd_dtype_bytes(desc->dtype);
-    if (desc->scheme != PGD_SCHEME_PLAIN || item == 0 || desc->dtype == PGD_I32) {
-        return pgd_fail(PGD_UNSUPPORTED,
-                        "weight %s: scheme %d of dtype %s cannot be computed on the host; plain "
-                        "f32, bf16 and f16 can",
-                        desc->name == NULL ? "?" : desc->name, desc->scheme,
+    pgd_status code = desc->n > 0 && desc->k > 0 ? pgd_ref_weight_bytes(desc, out) : PGD_INVALID;
+    if (code == PGD_UNSUPPORTED) {
+        return pgd_fail(code,
+                        "weight %s: scheme %s of dtype %s cannot be computed on the host; plain "
+                        "f32, bf16 and f16, blocks of GGUF and int8 can",
+                        desc->name == NULL ? "?" : desc->name, pgd_scheme_name(desc->scheme),
                         pgd_dtype_name(desc->dtype));
     }
-    if (desc->n <= 0 || desc->k <= 0 || !pgd_size_mul((uint64_t)desc->n, (uint64_t)desc->k, &n) ||
-        !pgd_size_mul(n, item, &n) || n > SIZE_MAX / 2) {
-        return pgd_fail(PGD_INVALID, "weight %s: %lld x %lld elements are no matrix",
+    if (code != PGD_OK || *out > SIZE_MAX / 2) {
+        return pgd_fail(PGD_INVALID, "weight %s: %lld x %lld elements of scheme %s are no matrix",
                         desc->name == NULL ? "?" : desc->name, (long long)desc->n,
-                        (long long)desc->k);
+                        (long long)desc->k, pgd_scheme_name(desc->scheme));
     }
-    *out = n;
     return PGD_OK;
 }
 
@@ -83,12 +83,26 @@ static pgd_status read_part(const pgd_device *d, pgd_queue *q, const pgd_source 
     return PGD_OK;
 }
 
+// Makes a source a pointer; *out_read is what was allocated for that.
+static pgd_status bring(const pgd_device *d, pgd_queue *q, pgd_source *s, void **out_read) {
+    if (s->ptr != NULL || (s->buffer == NULL && s->file == NULL)) {
+        return PGD_OK;
+    }
+    *out_read = pgd_mem_alloc(s->bytes, 1);
+    if (*out_read == NULL) {
+        return PGD_MEM_FAIL("a weight", s->bytes);
+    }
+    PGD_TRY(read_part(d, q, s, *out_read));
+    *s = (pgd_source){.ptr = *out_read, .bytes = s->bytes};
+    return PGD_OK;
+}
+
 // Joins the parts into dst; sources that are no pointers are read first.
 static pgd_status join(const pgd_device *d, pgd_queue *q, const pgd_weight_desc *desc, void *dst) {
     pgd_weight_desc local = *desc;
     pgd_status code = PGD_OK;
     pgd_weight_part *parts = pgd_mem_alloc(desc->n_parts, sizeof(*parts));
-    void **read = pgd_mem_alloc(desc->n_parts, sizeof(*read));
+    void **read = pgd_mem_alloc(desc->n_parts, 2 * sizeof(*read)); // data and scales of each part
     if (parts == NULL || read == NULL) {
         code = PGD_MEM_FAIL("the parts of a weight", desc->n_parts * sizeof(*parts));
         goto done;
@@ -97,13 +111,10 @@ static pgd_status join(const pgd_device *d, pgd_queue *q, const pgd_weight_desc 
         const unsigned char *at = (const unsigned char *)desc->parts;
         memcpy(&parts[i], at + (size_t)i * desc->part_stride,
                desc->part_stride < sizeof(*parts) ? desc->part_stride : sizeof(*parts));
-        pgd_source *s = &parts[i].data;
-        if (s->ptr != NULL || (s->buffer == NULL && s->file == NULL)) {
-            continue;
+        code = bring(d, q, &parts[i].data, &read[2 * i]);
+        if (code == PGD_OK) {
+            code = bring(d, q, &parts[i].scales, &read[2 * i + 1]);
         }
-        read[i] = pgd_mem_alloc(s->bytes, 1);
-        code = read[i] == NULL ? PGD_MEM_FAIL("a weight", s->bytes) : read_part(d, q, s, read[i]);
-        *s = (pgd_source){.ptr = read[i], .bytes = s->bytes};
     }
     local.parts = parts;
     local.part_stride = sizeof(*parts);
@@ -113,7 +124,7 @@ static pgd_status join(const pgd_device *d, pgd_queue *q, const pgd_weight_desc 
                              desc->name == NULL ? "?" : desc->name);
     }
 done:
-    for (uint32_t i = 0; read != NULL && i < desc->n_parts; i++) {
+    for (uint32_t i = 0; read != NULL && i < 2 * desc->n_parts; i++) {
         pgd_mem_free(read[i]);
     }
     pgd_mem_free(read);
@@ -129,7 +140,7 @@ static pgd_status make(const pgd_device *d, const pgd_weight_desc *desc, const p
     uint64_t bytes = 0;
     *out = NULL;
     PGD_TRY(matrix_bytes(desc, &bytes));
-    host_weight *w = pgd_mem_alloc(1, sizeof(*w));
+    host_weight *w = pgd_mem_alloc(1, sizeof(*w) + desc->n_parts * sizeof(w->parts[0]));
     if (w == NULL) {
         return PGD_MEM_FAIL("a weight", sizeof(*w));
     }
@@ -142,13 +153,7 @@ static pgd_status make(const pgd_device *d, const pgd_weight_desc *desc, const p
         pgd_mem_free(w);
         return PGD_MEM_FAIL("a weight that stays on the host", bytes);
     }
-    w->ref = (pgd_ref_weight){
-        .dtype = desc->dtype,
-        .act_dtype = desc->act_dtype,
-        .n = desc->n,
-        .k = desc->k,
-        .rows = *rows,
-    };
+    PGD_TRY(pgd_ref_weight_view(desc, *rows, w->parts, &w->ref)); // checked above
     *out = w;
     return PGD_OK;
 }
@@ -208,8 +213,13 @@ static pgd_status host_unpack(const pgd_device *d, pgd_queue *q, pgd_weight *w, 
     if (line == NULL) {
         return PGD_MEM_FAIL("a row of a weight", (size_t)ref->k * sizeof(*line));
     }
-    for (int64_t i = 0; i < ref->k; i++) {
-        line[i] = (float)pgd_ref_load(ref->dtype, ref->rows, row * ref->k + i);
+    for (int64_t k = 0; k < ref->k; k += CHUNK) {
+        double values[CHUNK];
+        const int64_t n = ref->k - k < CHUNK ? ref->k - k : CHUNK;
+        pgd_ref_weight_read(ref, row, k, n, values);
+        for (int64_t i = 0; i < n; i++) {
+            line[k + i] = (float)values[i];
+        }
     }
     pgd_status code = PGD_OK;
     if (out->buffer == NULL) {

@@ -139,6 +139,12 @@ void pgd_async_get_stats(const pgd_async *a, pgd_engine_stats *out) {
     memcpy(out, &s, out->size < sizeof(s) ? out->size : sizeof(s));
 }
 
+uint64_t pgd_async_step_ns(const pgd_async *a) {
+    const uint64_t begin = atomic_load_explicit(&a->engine->under_way_ns, memory_order_relaxed);
+    const uint64_t now = pgd_clock_ns();
+    return begin > 0 && now > begin ? now - begin : 0;
+}
+
 pgd_status pgd_async_call(pgd_async *a, pgd_status (*fn)(void *arg, pgd_engine *engine),
                           void *arg) {
     if (current == a) {

@@ -6,8 +6,50 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/mem.h"
 
-#define URI_BYTES 1024
+pgd_status pgd_engine_open_named(pgd_engine *e, const char *uri) {
+    const pgd_dev_desc desc = {.uri = uri,
+                               .team = e->team,
+                               .allow_slow = e->names.allow_slow,
+                               .no_deterministic = e->names.no_deterministic};
+    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
+    e->d = pgd_dev_device(e->dev);
+    (void)snprintf(e->names.uri, sizeof(e->names.uri), "%s", pgd_dev_uri(e->dev));
+    (void)snprintf(e->names.product, sizeof(e->names.product), "%.63s", pgd_dev_info(e->dev)->name);
+    return PGD_OK;
+}
+
+// The device that was asked for; its name is kept for when it is lost.
+static pgd_status open_first(pgd_engine *e, const char *uri) {
+    pgd_mem_free(e->names.device);
+    e->names.device = NULL;
+    PGD_TRY(pgd_mem_copy_text(uri, &e->names.device));
+    return pgd_engine_open_named(e, uri);
+}
+
+#define DEFAULT_TIMEOUT_MS 600000
+
+static pgd_status copy_names(pgd_engine *e, const pgd_engine_options *o) {
+    e->names.allow_slow = o->allow_slow;
+    e->names.no_deterministic = o->no_deterministic;
+    e->trouble.timeout_ns =
+        (o->step_timeout_ms != 0 ? o->step_timeout_ms : DEFAULT_TIMEOUT_MS) * UINT64_C(1000000);
+    if (o->memory != NULL) {
+        PGD_TRY(pgd_mem_copy_text(o->memory, &e->names.memory));
+    }
+    if (o->quant != NULL) {
+        PGD_TRY(pgd_mem_copy_text(o->quant, &e->names.quant));
+    }
+    if (o->standby == NULL || o->standby[0] == '\0') {
+        return PGD_OK;
+    }
+    if (pgd_dev_is_auto(o->standby)) {
+        return pgd_fail(PGD_INVALID, "standby is '%s'; name a device", o->standby);
+    }
+    PGD_TRY(pgd_fail_note(pgd_dev_check(e->registry, o->standby), "looking for the standby"));
+    return pgd_mem_copy_text(o->standby, &e->names.standby);
+}
 
 pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
     if (o->threads < 0 || o->threads > 1024) {
@@ -17,34 +59,24 @@ pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
     PGD_TRY(pgd_team_open((uint32_t)o->threads, &e->team));
     const pgd_dev_search search = {.files = o->plugins, .n_files = o->n_plugins};
     PGD_TRY(pgd_dev_registry_create(&search, &e->registry));
+    PGD_TRY(copy_names(e, o));
     if (pgd_dev_is_auto(o->device)) {
         return PGD_OK; // chosen when the model is known
     }
-    const pgd_dev_desc desc = {.uri = o->device,
-                               .team = e->team,
-                               .allow_slow = o->allow_slow,
-                               .no_deterministic = o->no_deterministic};
-    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
-    e->d = pgd_dev_device(e->dev);
-    return PGD_OK;
+    return open_first(e, o->device);
 }
 
 // Opens a candidate and plans the model on it.
 static pgd_status try_device(pgd_engine *e, const pgd_engine_options *o, const char *name,
                              const pgd_load_plan *plan) {
-    char uri[URI_BYTES];
-    const char *options = o->device != NULL ? strchr(o->device, '{') : NULL;
-    int n = snprintf(uri, sizeof(uri), "%s%s", name, options != NULL ? options : "");
-    if (n < 0 || (size_t)n >= sizeof(uri)) {
-        return pgd_fail(PGD_INVALID, "device '%.80s...': the name is too long", o->device);
+    pgd_text uri = {0};
+    pgd_status status = pgd_dev_replace_auto(o->device, name, &uri);
+    if (status == PGD_OK) {
+        status = open_first(e, uri.ptr);
     }
-    const pgd_dev_desc desc = {.uri = uri,
-                               .team = e->team,
-                               .allow_slow = o->allow_slow,
-                               .no_deterministic = o->no_deterministic};
-    PGD_TRY(pgd_dev_open(e->registry, &desc, &e->dev));
-    e->d = pgd_dev_device(e->dev);
-    pgd_status status = pgd_engine_plan(e, o, plan);
+    pgd_text_free(&uri);
+    PGD_TRY(status);
+    status = pgd_engine_plan(e, o, plan);
     if (status != PGD_OK) {
         pgd_dev_close(e->dev);
         e->dev = NULL;

@@ -160,6 +160,8 @@ static void count_token(pgd_engine *e, engine_choice *c) {
 static pgd_status add_token(pgd_engine *e, engine_choice *c, int32_t out) {
     const int32_t token = e->ids[out];
     if (token < 0 || token >= e->config->vocab) {
+        // What it wrote into the cache may be no numbers either: nobody is to find it.
+        pgd_kv_cache_forget(e->cache, &c->seq, 0);
         return pgd_fail(PGD_INTERNAL, "the model's logits are not numbers (NaN)");
     }
     PGD_TRY(grow_logprobs(c, c->seq.n_tokens - c->seq.n_prompt + 1));

@@ -89,7 +89,7 @@ static pgd_status make_sched(pgd_engine *e) {
     return pgd_sched_create(&config, e->cache, &e->sched);
 }
 
-static pgd_status load_model(pgd_engine *e, const pgd_load_plan *plan) {
+pgd_status pgd_engine_load(pgd_engine *e, const pgd_load_plan *plan) {
     const engine_limits *l = &e->limits;
     const pgd_dev_batch_desc batch = pgd_engine_batch_desc(e);
     const pgd_queue_desc queue = {.size = sizeof(queue), .role = PGD_QUEUE_COMPUTE};
@@ -99,7 +99,27 @@ static pgd_status load_model(pgd_engine *e, const pgd_load_plan *plan) {
     PGD_TRY(pgd_model_create(&desc, pgd_dev_batch_view(e->batch), e->queue, &e->model));
     PGD_TRY(pgd_model_bind(e->model, l->num_blocks));
     PGD_TRY(pgd_dev_exec_create(e->dev, e->queue, e->needs.scratch_bytes, &e->exec));
+    e->kv_bytes = pgd_model_kv_bytes(e->model);
     return pgd_model_record(e->model, e->exec);
+}
+
+static pgd_status quantize(const pgd_engine *e, const char *name, pgd_load_plan *plan) {
+    if (name == NULL || strcmp(name, "none") == 0) {
+        return PGD_OK;
+    }
+    const int32_t scheme = pgd_load_scheme_of(name);
+    if (scheme == PGD_SCHEME_PLAIN) {
+        return pgd_fail(PGD_INVALID, "quant is \"%s\"; none, " PGD_LOAD_SCHEMES " are allowed",
+                        name);
+    }
+    return pgd_load_plan_quantize(plan, scheme, e->team);
+}
+
+pgd_status pgd_engine_open_weights(pgd_engine *e, pgd_load_weights **weights,
+                                   pgd_load_plan **plan) {
+    PGD_TRY(pgd_load_weights_open(e->folder, weights));
+    PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
+    return quantize(e, e->names.quant, *plan);
 }
 
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
@@ -108,8 +128,7 @@ pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
     PGD_TRY(pgd_load_fetch_model(o->model, &progress, e->folder, sizeof(e->folder)));
     PGD_TRY(pgd_load_config_read(e->folder, &e->config));
     PGD_TRY(open_text(e));
-    PGD_TRY(pgd_load_weights_open(e->folder, weights));
-    PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
+    PGD_TRY(pgd_engine_open_weights(e, weights, plan));
     e->parameters = (*plan)->params;
     PGD_TRY(pgd_engine_choose(e, o, *plan));
     pgd_engine_work_of(e, *plan);
@@ -128,7 +147,7 @@ static pgd_status open_model(pgd_engine *e, const pgd_engine_options *o) {
         status = make_room(e);
     }
     if (status == PGD_OK) {
-        status = load_model(e, plan);
+        status = pgd_engine_load(e, plan);
     }
     pgd_load_plan_destroy(plan);
     pgd_load_weights_close(weights);
@@ -168,13 +187,21 @@ pgd_status pgd_engine_create(const pgd_engine_options *options, pgd_engine **out
     return PGD_OK;
 }
 
-static void close_device_side(pgd_engine *e) {
-    pgd_dev_exec_destroy(e->dev, e->exec);
-    pgd_model_destroy(e->model);
-    pgd_dev_batch_destroy(e->batch);
+// The queue goes first: that waits for what is enqueued, so that nothing is in use any more.
+void pgd_engine_unload(pgd_engine *e) {
     if (e->queue != NULL) {
         e->d->queue->destroy(e->d, e->queue);
     }
+    pgd_dev_exec_destroy(e->dev, e->exec);
+    pgd_model_destroy(e->model);
+    pgd_dev_batch_destroy(e->batch);
+    pgd_dev_close(e->dev);
+    e->exec = NULL;
+    e->model = NULL;
+    e->batch = NULL;
+    e->queue = NULL;
+    e->dev = NULL;
+    e->d = NULL;
 }
 
 void pgd_engine_destroy(pgd_engine *e) {
@@ -184,7 +211,7 @@ void pgd_engine_destroy(pgd_engine *e) {
     while (e->requests != NULL) {
         pgd_engine_free_request(e->requests);
     }
-    close_device_side(e);
+    pgd_engine_unload(e);
     pgd_sched_destroy(e->sched);
     pgd_kv_cache_destroy(e->cache);
     pgd_mem_free(e->step.rows);
@@ -197,7 +224,10 @@ void pgd_engine_destroy(pgd_engine *e) {
     pgd_text_template_close(e->chat);
     pgd_text_tokenizer_close(e->tokenizer);
     pgd_load_config_free(e->config);
-    pgd_dev_close(e->dev);
+    pgd_mem_free(e->names.device);
+    pgd_mem_free(e->names.standby);
+    pgd_mem_free(e->names.memory);
+    pgd_mem_free(e->names.quant);
     pgd_dev_registry_destroy(e->registry);
     pgd_team_close(e->team);
     pgd_mem_free(e);
@@ -209,11 +239,11 @@ void pgd_engine_get_info(const pgd_engine *e, pgd_engine_info *out) {
         .max_model_len = e->limits.max_model_len,
         .model = e->folder,
         .architecture = e->config->architecture,
-        .device = pgd_dev_uri(e->dev),
-        .device_name = pgd_dev_info(e->dev)->name,
+        .device = e->names.uri,
+        .device_name = e->names.product,
         .parameters = e->parameters,
         .weight_bytes = e->needs.weight_bytes,
-        .kv_bytes = pgd_model_kv_bytes(e->model),
+        .kv_bytes = e->kv_bytes,
         .activation_bytes = e->needs.activation_bytes,
         .num_blocks = e->limits.num_blocks,
         .block_size = e->limits.block_size,
@@ -238,6 +268,9 @@ void pgd_engine_get_stats(const pgd_engine *e, pgd_engine_stats *out) {
     s.blocks_used = s.num_blocks - pgd_kv_pool_free_count(pool);
     s.step_tokens = e->step.n_tokens;
     s.n_steps = e->step.number;
+    s.prefill_limit = pgd_engine_pace_limit(&e->pace);
+    s.max_stall_ns = e->pace.longest_ns;
+    s.n_limited_steps = e->pace.n_limited;
     s.n_preemptions = sched->n_preemptions;
     s.n_prompt_tokens_asked = sched->n_asked;
     s.n_prompt_tokens_cached = sched->n_hit;

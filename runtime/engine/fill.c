@@ -17,7 +17,7 @@ static pgd_status send_counts(pgd_engine *e, const pgd_copy *list, uint32_t n, i
     }
     uint64_t point = 0;
     PGD_TRY(e->d->queue->signal(e->d, e->queue, &point));
-    return e->d->queue->host_wait(e->d, e->queue, point, PGD_WAIT_FOREVER);
+    return pgd_engine_wait(e, point);
 }
 
 pgd_status pgd_engine_arrive(pgd_engine *e) {

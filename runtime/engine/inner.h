@@ -11,6 +11,7 @@
 #include "base/team.h"
 #include "dev/batch.h"
 #include "dev/dev.h"
+#include "engine/pace.h"
 #include "engine/report.h"
 #include "kv/cache.h"
 #include "load/config.h"
@@ -46,12 +47,35 @@ typedef struct engine_limits {
     pgd_model_groups groups;
 } engine_limits;
 
+// Devices by name, for info and for opening again.
+typedef struct engine_names {
+    char *device;  // as it was opened, options and layers included; owned
+    char *standby; // NULL: none; owned
+    char *memory;  // NULL: the default; owned
+    char *quant;   // NULL: weights as they are stored; owned
+    char uri[160]; // of the device in use
+    char product[64];
+    uint32_t allow_slow;
+    uint32_t no_deterministic;
+    int32_t on_standby;
+    int32_t reserved0;
+} engine_names;
+
+// What went wrong since the last step that did not.
+typedef struct engine_trouble {
+    uint64_t timeout_ns; // of a wait
+    int32_t n_lost;
+    int32_t n_failed;
+} engine_trouble;
+
 struct pgd_engine {
     // opened in this order, closed in the reverse
     pgd_team *team;
     pgd_dev_registry *registry;
-    pgd_dev *dev;
+    pgd_dev *dev; // NULL while a lost device could not be opened again, like all it holds
     const pgd_device *d;
+    engine_names names;
+    engine_trouble trouble;
     char choice[800]; // why "auto" took this device; "" when there was nothing to choose
     char folder[4096];
     pgd_load_config *config;
@@ -68,6 +92,7 @@ struct pgd_engine {
     uint64_t free_bytes;
     uint64_t budget_bytes;
     uint64_t batch_bytes;
+    uint64_t kv_bytes;
     pgd_queue *queue;
     pgd_exec *exec;
     pgd_dev_batch *batch;
@@ -75,6 +100,7 @@ struct pgd_engine {
     pgd_kv_cache *cache;
     pgd_sched *sched;
     pgd_step step;
+    pgd_engine_pace pace;
     // host copies of what a step gives
     int32_t *ids;          // [max_num_seqs]
     float *logits;         // [max_num_seqs, vocab], NULL without keep_logits
@@ -88,7 +114,8 @@ struct pgd_engine {
     int32_t in_step;
     void (*on_ended)(void *arg, pgd_request *r); // behind a request's last callback; may be NULL
     void *on_ended_arg;
-    uint64_t step_ns; // when the step began, and when its tokens were there
+    _Atomic uint64_t under_way_ns; // [any] when the step under way began, 0 = none is
+    uint64_t step_ns;              // when the step began, and when its tokens were there
     uint64_t emit_ns;
     uint64_t step_allocations; // made while planning and enqueueing; stays 0
     pgd_engine_stats stats;    // the counters among them
@@ -165,11 +192,27 @@ pgd_status pgd_engine_copy_options(const pgd_engine_options *options,
 pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) PGD_MUST_USE;
+// engine.c: the model's files and their plan, quantized as the options say.
+pgd_status pgd_engine_open_weights(pgd_engine *e, pgd_load_weights **weights,
+                                   pgd_load_plan **plan) PGD_MUST_USE;
 // store.c: where packed weights are kept.
 pgd_status pgd_engine_open_store(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 // choose.c: the plan on the device that was named, or on the best one that takes it.
 pgd_status pgd_engine_choose(pgd_engine *e, const pgd_engine_options *o,
                              const pgd_load_plan *plan) PGD_MUST_USE;
+// choose.c: opens a device by its whole name and keeps the name.
+pgd_status pgd_engine_open_named(pgd_engine *e, const char *uri) PGD_MUST_USE;
+// engine.c: the model on the device that is open, and away from it.
+pgd_status pgd_engine_load(pgd_engine *e, const pgd_load_plan *plan) PGD_MUST_USE;
+void pgd_engine_unload(pgd_engine *e);
+// plan.c: the limits as they are on the device that is open now.
+pgd_status pgd_engine_plan_again(pgd_engine *e, const pgd_load_plan *plan) PGD_MUST_USE;
+// recover.c: waits for a point in time, no longer than a step may take.
+pgd_status pgd_engine_wait(pgd_engine *e, uint64_t point) PGD_MUST_USE;
+// recover.c: after a step that failed: PGD_OK if its requests will be computed again.
+pgd_status pgd_engine_recover(pgd_engine *e, pgd_status status) PGD_MUST_USE;
+// recover.c: opens a device when there is none; ends all requests if that fails.
+pgd_status pgd_engine_ensure_device(pgd_engine *e) PGD_MUST_USE;
 // report.c: what a step costs at least.
 void pgd_engine_work_of(pgd_engine *e, const pgd_load_plan *plan);
 // plan.c: limits from the options, the model and the device's memory.

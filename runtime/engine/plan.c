@@ -33,14 +33,14 @@ static pgd_status read_kv_dtype(const char *text, int32_t *out) {
     if (text == NULL || strcmp(text, "auto") == 0) {
         return PGD_OK;
     }
-    static const int32_t known[] = {PGD_F32, PGD_BF16, PGD_F16};
+    static const int32_t known[] = {PGD_F32, PGD_BF16, PGD_F16, PGD_I8};
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(text, pgd_dtype_name(known[i])) == 0) {
             *out = known[i];
             return PGD_OK;
         }
     }
-    return pgd_fail(PGD_INVALID, "kv-cache-dtype is \"%s\"; auto, f32, bf16, f16 are allowed",
+    return pgd_fail(PGD_INVALID, "kv-cache-dtype is \"%s\"; auto, f32, bf16, f16, int8 are allowed",
                     text);
 }
 
@@ -90,6 +90,15 @@ static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     PGD_TRY(
         check_range("max-num-batched-tokens", l->max_num_batched_tokens, l->max_num_seqs, 1 << 20));
     PGD_TRY(check_range("max-model-len", l->max_model_len, 2, longest_of(e->config)));
+    PGD_TRY(check_range("max-stall-ms", o->max_stall_ms, 0, 3600000));
+    if (o->max_stall_ms > 0 && l->no_chunked_prefill) {
+        return pgd_fail(PGD_INVALID,
+                        "max-stall-ms is %d; it needs prompts that may be cut "
+                        "(enable-chunked-prefill)",
+                        o->max_stall_ms);
+    }
+    e->pace.bound_ns = (uint64_t)o->max_stall_ms * UINT64_C(1000000);
+    e->pace.least_tokens = l->block_size;
     PGD_TRY(check_range("max-logprobs", o->max_logprobs, 0, MAX_LOGPROBS));
     if (l->max_logprobs > e->config->vocab) {
         l->max_logprobs = e->config->vocab;
@@ -234,15 +243,34 @@ static pgd_status settle_kv(pgd_engine *e, const pgd_engine_options *o, uint64_t
     return PGD_OK;
 }
 
-pgd_status pgd_engine_plan(pgd_engine *e, const pgd_engine_options *o, const pgd_load_plan *plan) {
-    PGD_TRY(read_limits(e, o));
+// What the model needs on the device, and what it may have. *out_fixed: all but the KV cache.
+static pgd_status sum_needs(pgd_engine *e, const char *memory, const pgd_load_plan *plan,
+                            uint64_t *out_fixed) {
     const pgd_model_desc desc = pgd_engine_model_desc(e, plan);
     PGD_TRY(pgd_model_plan(&desc, &e->needs));
     PGD_TRY(e->d->device->memory(e->d, &e->free_bytes, &e->total_bytes));
-    PGD_TRY(read_budget(o->memory, e->free_bytes, &e->budget_bytes));
+    PGD_TRY(read_budget(memory, e->free_bytes, &e->budget_bytes));
     const pgd_dev_batch_desc batch = pgd_engine_batch_desc(e);
     e->batch_bytes = pgd_dev_batch_bytes(&batch);
-    uint64_t fixed = e->needs.weight_bytes + e->needs.activation_bytes + e->needs.scratch_bytes +
-                     e->needs.kv_fixed_bytes + e->batch_bytes;
+    *out_fixed = e->needs.weight_bytes + e->needs.activation_bytes + e->needs.scratch_bytes +
+                 e->needs.kv_fixed_bytes + e->batch_bytes;
+    return PGD_OK;
+}
+
+pgd_status pgd_engine_plan(pgd_engine *e, const pgd_engine_options *o, const pgd_load_plan *plan) {
+    uint64_t fixed = 0;
+    PGD_TRY(read_limits(e, o));
+    PGD_TRY(sum_needs(e, o->memory, plan, &fixed));
     return settle_kv(e, o, e->budget_bytes, fixed);
+}
+
+pgd_status pgd_engine_plan_again(pgd_engine *e, const pgd_load_plan *plan) {
+    uint64_t fixed = 0;
+    uint64_t kv = 0;
+    PGD_TRY(sum_needs(e, e->names.memory, plan, &fixed));
+    if (!pgd_size_mul(e->needs.kv_block_bytes, (uint64_t)e->limits.num_blocks, &kv) ||
+        kv > e->budget_bytes || fixed > e->budget_bytes - kv) {
+        return refuse(e, e->budget_bytes, fixed, kv);
+    }
+    return PGD_OK;
 }

@@ -21,7 +21,10 @@ static const char *op_name(int32_t op) {
 void pgd_engine_work_of(pgd_engine *e, const pgd_load_plan *plan) {
     const pgd_load_config *c = e->config;
     pgd_engine_work *w = &e->work;
-    *w = (pgd_engine_work){.dtype = plan->matrices[0].dtype, .kv_dtype = e->limits.kv_dtype};
+    const pgd_load_matrix *told = &plan->matrices[plan->n_matrices > 2 ? 2 : 0]; // one part
+    *w = (pgd_engine_work){.stored = pgd_load_matrix_stored(told),
+                           .dtype = told->dtype,
+                           .kv_dtype = e->limits.kv_dtype};
     for (uint32_t i = 0; i < plan->n_matrices; i++) {
         const pgd_load_matrix *x = &plan->matrices[i];
         uint64_t n = (uint64_t)x->n * (uint64_t)x->k;
@@ -29,7 +32,7 @@ void pgd_engine_work_of(pgd_engine *e, const pgd_load_plan *plan) {
         if ((x->uses & (PGD_USE_GEMM | PGD_USE_GATE_UP)) == 0) {
             continue;
         }
-        w->weight_bytes += n * pgd_dtype_bytes(x->dtype);
+        w->weight_bytes += x->bytes;
         w->out_ops += is_head ? 2 * n : 0;
         w->row_ops += is_head ? 0 : 2 * n;
     }
@@ -38,7 +41,8 @@ void pgd_engine_work_of(pgd_engine *e, const pgd_load_plan *plan) {
         w->kv_dtype = pgd_dev_info(e->dev)->kv_dtype;
     }
     w->kv_token_bytes = 2 * (uint64_t)c->n_layers * (uint64_t)c->n_kv_heads *
-                        (uint64_t)c->head_dim * pgd_dtype_bytes(w->kv_dtype);
+                        ((uint64_t)c->head_dim * pgd_dtype_bytes(w->kv_dtype) +
+                         (w->kv_dtype == PGD_I8 ? sizeof(float) : 0));
 }
 
 // Adds a place to the list, or to the count of one like it.

@@ -14,7 +14,8 @@ typedef struct pgd_engine_work {
     uint64_t row_ops;        // matrix products of one row, the head left out
     uint64_t out_ops;        // the head, for one output row
     uint64_t pair_ops;       // attention of one row over one position, all layers
-    int32_t dtype;           // of the matrices
+    const char *stored;      // type of the matrices: "bf16", "q4_k"
+    int32_t dtype;           // the same, PGD_DTYPE_NONE when they are quantized
     int32_t kv_dtype;
 } pgd_engine_work;
 

@@ -51,7 +51,7 @@ static pgd_status fetch(pgd_engine *e) {
     }
     uint64_t point = 0;
     PGD_TRY(e->d->queue->signal(e->d, e->queue, &point));
-    return e->d->queue->host_wait(e->d, e->queue, point, PGD_WAIT_FOREVER);
+    return pgd_engine_wait(e, point);
 }
 
 static pgd_status run(pgd_engine *e) {
@@ -73,19 +73,12 @@ static pgd_status run(pgd_engine *e) {
     return PGD_OK;
 }
 
-// Ends every request of a step that failed, with the sentence of the failure.
-static void fail_rows(pgd_engine *e, pgd_status status) {
-    pgd_sched_discard(e->sched, &e->step);
-    for (int32_t i = 0; i < e->step.n_rows; i++) {
-        pgd_seq *seq = e->step.rows[i].seq;
-        pgd_sched_finish(e->sched, seq);
-        pgd_engine_end(seq->owner, PGD_FINISH_ERROR, pgd_fail_text(status));
-    }
-}
-
 static pgd_status one_step(pgd_engine *e) {
     e->step_ns = pgd_clock_ns();
     e->emit_ns = e->step_ns;
+    atomic_store_explicit(&e->under_way_ns, e->step_ns, memory_order_relaxed);
+    pgd_sched_limit_prefill(e->sched, pgd_engine_pace_limit(&e->pace));
+    PGD_TRY(pgd_engine_ensure_device(e));
     pgd_sched_plan(e->sched, &e->step);
     for (int32_t i = 0; i < e->step.n_finished; i++) {
         pgd_seq *seq = e->step.finished[i];
@@ -97,12 +90,16 @@ static pgd_status one_step(pgd_engine *e) {
     if (e->step.n_rows == 0) {
         return PGD_OK;
     }
-    pgd_status status = run(e);
+    const pgd_status status =
+        pgd_fail_note(run(e), "running step %llu", (unsigned long long)e->step.number);
     if (status != PGD_OK) {
-        fail_rows(e, status);
-        return pgd_fail_note(status, "running step %llu", (unsigned long long)e->step.number);
+        return pgd_engine_recover(e, status);
     }
+    e->trouble.n_lost = 0;
+    e->trouble.n_failed = 0;
     pgd_engine_emit(e);
+    pgd_engine_pace_add(&e->pace, e->step.n_decode, e->step.n_tokens - e->step.n_decode,
+                        pgd_clock_ns() - e->step_ns);
     return PGD_OK;
 }
 
@@ -112,6 +109,7 @@ pgd_status pgd_engine_step(pgd_engine *e) {
     }
     e->in_step = 1;
     pgd_status status = one_step(e);
+    atomic_store_explicit(&e->under_way_ns, 0, memory_order_relaxed);
     e->in_step = 0;
     e->stats.step_status = status;
     while (e->released != NULL) {

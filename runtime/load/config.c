@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "load/config_inner.h"
 #include "load/folder.h"
+#include "load/gguf_model.h"
 #include "load/synthetic.h"
 
 #define CONFIG_NAME     "config.json"
@@ -355,6 +356,9 @@ pgd_status pgd_load_config_read(const char *folder, pgd_load_config **out) {
     *out = NULL;
     if (pgd_load_synthetic_is(folder)) {
         return pgd_load_synthetic_config(folder, out);
+    }
+    if (pgd_load_gguf_is(folder)) {
+        return pgd_load_gguf_config(folder, out);
     }
     pgd_status status = pgd_load_folder_join(folder, PGD_STR(CONFIG_NAME), &config_path);
     if (status == PGD_OK) {

@@ -54,6 +54,8 @@ enum {
 typedef struct pgd_load_rope {
     int32_t kind;    // PGD_ROPE_...
     int32_t rot_dim; // rotated dims of a head, even, 2 .. head_dim
+    int32_t style;   // PGD_ROPE_HALF, or PGD_ROPE_INTERLEAVED (GGUF files of arch llama)
+    int32_t reserved0;
     double theta;
     double factor;           // s; 1 where the kind has none, derived where the file leaves it out
     double low_freq_factor;  // llama3
@@ -117,6 +119,7 @@ typedef struct pgd_load_config {
 } pgd_load_config;
 
 // Reads <folder>/config.json, and <folder>/generation_config.json when it is there.
+// FILE.gguf has its configuration in it (gguf_model.h).
 // A folder called synthetic:... has the configuration of that model (see synthetic.h).
 //   ownership  the caller's: pgd_load_config_free
 //   fails      NOT_FOUND (no config.json), INVALID (file, key, value and what is allowed),

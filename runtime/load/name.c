@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/str.h"
 #include "load/fields.h"
+#include "load/gguf.h"
 #include "load/hub.h"
 #include "load/synthetic.h"
 #include "os/dl.h"
@@ -73,21 +74,19 @@ static pgd_status find_default(char *out, size_t cap) {
 }
 
 static pgd_status refuse(pgd_str name, int32_t kind) {
-    if (pgd_str_ends(name, PGD_STR(".gguf"))) {
-        return pgd_fail(PGD_UNSUPPORTED,
-                        "model \"%.*s\": GGUF files are not read in this version; a folder in "
-                        "Hugging Face layout (config.json, *.safetensors) is needed",
-                        PGD_LOAD_SHOW(name));
-    }
     if (kind != PGD_OS_NONE) {
         return pgd_fail(PGD_INVALID,
                         "model \"%.*s\" is no folder; a folder in Hugging Face layout "
-                        "(config.json, *.safetensors) is needed",
+                        "(config.json, *.safetensors) or a file FILE.gguf is needed",
                         PGD_LOAD_SHOW(name));
+    }
+    if (pgd_str_ends(name, PGD_STR(".gguf"))) {
+        return pgd_fail(PGD_NOT_FOUND, "model \"%.*s\": no such file", PGD_LOAD_SHOW(name));
     }
     return pgd_fail(PGD_NOT_FOUND,
                     "model \"%.*s\": no such folder; " PGD_LOAD_DEFAULT_MODEL
-                    ", a folder in Hugging Face layout or org/name[@revision] is needed",
+                    ", a folder in Hugging Face layout, a file FILE.gguf or org/name[@revision] is "
+                    "needed",
                     PGD_LOAD_SHOW(name));
 }
 
@@ -112,6 +111,9 @@ pgd_status pgd_load_fetch_model(const char *name, const pgd_load_progress *progr
                         text.len, PATH_CAP - 1);
     }
     int32_t kind = pgd_os_kind(name, NULL);
+    if (kind == PGD_OS_REGULAR && pgd_load_gguf_is(name)) {
+        return put(out, cap, text);
+    }
     if (kind == PGD_OS_NONE && pgd_load_hub_is(text)) {
         return pgd_load_hub_find(text, progress, out, cap);
     }

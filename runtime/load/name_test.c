@@ -40,9 +40,9 @@ static void unknown_names(void **state) {
     find_fails("org/", PGD_NOT_FOUND, "no such folder");
     find_fails("an org/name", PGD_NOT_FOUND, "no such folder");
     find_fails("org/na me", PGD_NOT_FOUND, "no such folder");
-    find_fails("org/model.gguf", PGD_UNSUPPORTED, "GGUF");
-    find_fails("model.gguf", PGD_UNSUPPORTED, "GGUF");
-    find_fails("/a/model.gguf", PGD_UNSUPPORTED, "GGUF");
+    find_fails("org/model.gguf", PGD_NOT_FOUND, "no such file");
+    find_fails("model.gguf", PGD_NOT_FOUND, "no such file");
+    find_fails("/a/model.gguf", PGD_NOT_FOUND, "no such file");
     char itself[64];
     assert_int_equal(pgd_load_find_model("synthetic:any", itself, sizeof(itself)), PGD_OK);
     assert_string_equal(itself, "synthetic:any");

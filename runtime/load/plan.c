@@ -12,6 +12,8 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "load/fields.h"
+#include "load/gguf_model.h"
+#include "load/plan_inner.h"
 #include "load/vector.h"
 
 #define MAX_PARTS 3
@@ -96,15 +98,6 @@ static const vector_row layer_vectors[] = {
 #define N_LAYER_MATRICES (uint32_t)(sizeof(layer_matrices) / sizeof(layer_matrices[0]))
 #define N_LAYER_VECTORS  (uint32_t)(sizeof(layer_vectors) / sizeof(layer_vectors[0]))
 
-struct pgd_load_plan_inner {
-    int32_t n_layers;
-    uint32_t vectors_per_layer;
-    uint32_t n_copies;
-    uint32_t reserved0;
-    const pgd_load_weights *weights;
-    void **copies; // data of tensors that the file does not align to their element
-};
-
 // What a walk over the tables needs.
 typedef struct maker {
     const pgd_load_config *c;
@@ -149,6 +142,11 @@ static pgd_status find_tensor(const maker *m, int32_t layer, const char *part, i
     write_name(name, layer, part);
     const pgd_load_tensor *t = pgd_load_weights_find(m->w, name);
     uint32_t rank = k != 0 ? 2 : 1;
+    if (pgd_load_weights_gguf(m->w) != NULL) { // sentences say the file's names
+        char own[PGD_LOAD_GGUF_NAME];
+        pgd_load_gguf_name(name, own);
+        (void)snprintf(name, sizeof(name), "%.*s", NAME_CAP - 1, own);
+    }
     if (t == NULL) {
         return pgd_fail(PGD_NOT_FOUND, "the model has no tensor \"%s\"; a %s needs it%s", name,
                         m->c->architecture,
@@ -169,11 +167,20 @@ static pgd_status find_tensor(const maker *m, int32_t layer, const char *part, i
         pgd_text_free(&shape);
         return status;
     }
-    if (t->dtype != PGD_F32 && t->dtype != PGD_BF16 && t->dtype != PGD_F16) {
-        return pgd_fail(PGD_UNSUPPORTED,
-                        "%s: tensor \"%s\" has dtype %s, which is not supported; F32, BF16 and F16 "
-                        "are",
-                        t->file, name, t->stored);
+    const int32_t is_plain = t->scheme == PGD_SCHEME_PLAIN;
+    if (k != 0 && t->scheme > PGD_SCHEME_PLAIN) {
+        *out = t;
+        return PGD_OK;
+    }
+    if (!is_plain || (t->dtype != PGD_F32 && t->dtype != PGD_BF16 && t->dtype != PGD_F16)) {
+        return pgd_fail(
+            PGD_UNSUPPORTED,
+            "%s: tensor \"%s\" has the type %s, which is not supported%s; F32, BF16 and "
+            "F16 are%s",
+            t->file, name, t->stored, k == 0 ? " for a vector" : "",
+            k != 0 && pgd_load_weights_gguf(m->w) != NULL
+                ? ", and Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL and MXFP4"
+                : "");
     }
     *out = t;
     return PGD_OK;
@@ -183,7 +190,7 @@ static pgd_status find_tensor(const maker *m, int32_t layer, const char *part, i
 static pgd_status align_data(const maker *m, const pgd_load_tensor *t, const void **out) {
     struct pgd_load_plan_inner *inner = m->plan->inner;
     *out = t->ptr;
-    if ((uintptr_t)t->ptr % pgd_dtype_bytes(t->dtype) == 0) {
+    if (t->scheme != PGD_SCHEME_PLAIN || (uintptr_t)t->ptr % pgd_dtype_bytes(t->dtype) == 0) {
         return PGD_OK;
     }
     void *copy = pgd_mem_alloc_aligned((size_t)t->bytes, 64);
@@ -196,26 +203,49 @@ static pgd_status align_data(const maker *m, const pgd_load_tensor *t, const voi
     return PGD_OK;
 }
 
-static pgd_status add_part(const maker *m, pgd_load_matrix *x, int32_t layer, const char *part,
-                           int64_t n, int64_t k) {
-    const pgd_load_tensor *t = NULL;
-    PGD_TRY(find_tensor(m, layer, part, n, k, &t));
-    if (x->n_parts != 0 && t->dtype != x->dtype) {
+// The scheme and dtype of x with one more part of t.
+static pgd_status join_scheme(pgd_load_matrix *x, const pgd_load_tensor *t) {
+    if (x->n_parts == 0) {
+        x->scheme = t->scheme;
+        x->dtype = t->dtype;
+        return PGD_OK;
+    }
+    if (x->scheme == t->scheme && x->dtype == t->dtype) {
+        return PGD_OK;
+    }
+    if (x->scheme == PGD_SCHEME_PLAIN && t->scheme == PGD_SCHEME_PLAIN) {
         return pgd_fail(PGD_INVALID,
                         "%s: tensor \"%.*s\" is %s, but the others of %s are %s; one dtype for all "
                         "of them is needed",
                         t->file, PGD_LOAD_SHOW(t->name), t->stored, x->name,
                         pgd_dtype_name(x->dtype));
     }
+    x->scheme = PGD_SCHEME_PARTS;
+    x->dtype = PGD_DTYPE_NONE;
+    return PGD_OK;
+}
+
+static pgd_status add_part(const maker *m, pgd_load_matrix *x, int32_t layer, const char *part,
+                           int64_t n, int64_t k) {
+    const pgd_load_tensor *t = NULL;
+    PGD_TRY(find_tensor(m, layer, part, n, k, &t));
+    PGD_TRY(join_scheme(x, t));
     pgd_weight_part *p = &x->parts[x->n_parts++];
     p->rows = n;
     p->cols = k;
     p->row_count = n;
     p->col_count = k;
     p->data.bytes = t->bytes;
+    if (t->scheme == PGD_SCHEME_INT8) { // rows, then their scales (synthetic.c)
+        p->data.bytes = (uint64_t)n * (uint64_t)k;
+        p->scales.bytes = (uint64_t)n * sizeof(float);
+        p->scales.ptr = (const unsigned char *)t->ptr + (t->bytes - p->scales.bytes);
+    }
+    p->scheme = t->scheme;
+    p->dtype = t->dtype;
     PGD_TRY(align_data(m, t, &p->data.ptr));
-    x->dtype = t->dtype;
     x->n += n;
+    x->bytes += t->bytes;
     m->plan->weight_bytes += t->bytes;
     m->plan->params += (uint64_t)n * (uint64_t)k;
     return PGD_OK;
@@ -233,6 +263,10 @@ static pgd_status add_matrix(const maker *m, const matrix_row *row, int32_t laye
     }
     for (uint32_t i = 0; i < MAX_PARTS && row->parts[i] != NULL; i++) {
         PGD_TRY(add_part(m, x, layer, row->parts[i], length_of(m->c, row->n[i]), x->k));
+    }
+    for (uint32_t i = 0; i < x->n_parts && x->scheme != PGD_SCHEME_PARTS; i++) {
+        x->parts[i].scheme = 0; // said once, by the matrix
+        x->parts[i].dtype = 0;
     }
     return PGD_OK;
 }
@@ -334,6 +368,7 @@ void pgd_load_plan_destroy(pgd_load_plan *plan) {
     }
     if (plan->inner != NULL) {
         pgd_mem_free(plan->inner->copies);
+        pgd_load_quantized_free(plan->inner->quantized);
     }
     pgd_mem_free(plan->inner);
     pgd_mem_free(plan->vectors);
@@ -373,13 +408,24 @@ const pgd_load_vector *pgd_load_plan_vector(const pgd_load_plan *plan, int32_t k
     return NULL;
 }
 
-void pgd_load_plan_take(const pgd_load_plan *plan, const pgd_load_matrix *matrix) {
-    for (uint32_t i = 0; i < matrix->n_parts; i++) {
+const char *pgd_load_matrix_stored(const pgd_load_matrix *matrix) {
+    return matrix->scheme == PGD_SCHEME_PLAIN ? pgd_dtype_name(matrix->dtype)
+                                              : pgd_scheme_name(matrix->scheme);
+}
+
+pgd_status pgd_load_plan_take(const pgd_load_plan *plan, const pgd_load_matrix *matrix) {
+    int32_t made = 0;
+    PGD_TRY(pgd_load_quantized_take(plan, matrix, &made));
+    for (uint32_t i = 0; !made && i < matrix->n_parts; i++) {
         pgd_load_weights_take(plan->inner->weights, matrix->parts[i].data.ptr);
     }
+    return PGD_OK;
 }
 
 void pgd_load_plan_give(const pgd_load_plan *plan, const pgd_load_matrix *matrix) {
+    if (pgd_load_quantized_give(plan, matrix)) {
+        return;
+    }
     for (uint32_t i = 0; i < matrix->n_parts; i++) {
         const pgd_source *source = &matrix->parts[i].data;
         pgd_load_weights_give(plan->inner->weights, source->ptr, source->bytes);

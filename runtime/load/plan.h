@@ -12,6 +12,7 @@
 
 #include <pagoda/backend.h>
 
+#include "base/team.h"
 #include "load/config.h"
 #include "load/weights.h"
 
@@ -40,14 +41,18 @@ typedef struct pgd_load_matrix {
     int32_t role;  // PGD_LOAD_W_...
     int32_t layer; // -1 for EMBED and HEAD
     uint32_t uses; // PGD_USE_...
-    int32_t dtype; // of all parts
+    int32_t dtype; // of all parts; PGD_DTYPE_NONE with a scheme
     int64_t n;     // rows of all parts
     int64_t k;     // columns
     uint32_t n_parts;
-    uint32_t reserved0;
+    int32_t scheme;           // PGD_SCHEME_...; PARTS when the parts' schemes differ
+    uint64_t bytes;           // as stored, all parts
     pgd_weight_part parts[3]; // whole matrices; data.ptr aligned to the element
     char name[96];            // for messages: "model.layers.0.self_attn.{q,k,v}_proj.weight"
 } pgd_load_matrix;
+
+// How a matrix is stored, for messages: "bf16", "q4_k", "mixed".
+const char *pgd_load_matrix_stored(const pgd_load_matrix *matrix);
 
 typedef struct pgd_load_vector {
     int32_t kind;  // PGD_LOAD_V_...
@@ -67,16 +72,38 @@ typedef struct pgd_load_plan {
 } pgd_load_plan;
 
 // c and w must live as long as the plan (names and data are borrowed from w).
-//   fails  NOT_FOUND (a tensor is missing), INVALID (shape, or dtypes differ within one joined
-//          matrix), UNSUPPORTED (dtype): each names the tensor, the file, and what is allowed
+//   fails  NOT_FOUND (a tensor is missing), INVALID (shape, or plain dtypes differ within one
+//          joined matrix), UNSUPPORTED (dtype or type of blocks): each names the tensor, the file,
+//          and what is allowed
 pgd_status pgd_load_plan_create(const pgd_load_config *c, const pgd_load_weights *w,
                                 pgd_load_plan **out) PGD_MUST_USE;
 void pgd_load_plan_destroy(pgd_load_plan *plan); // NULL is fine
 
+// Every matrix of plain numbers becomes one of `scheme` (blocks, or INT8), made when it is taken;
+// the head, and an embedding that is the head too, has at least 6 bits; rows that hold no whole
+// blocks are q8_0 or stay plain. team: the workers that make them, borrowed; NULL = the caller
+// alone.
+//   fails  INVALID (a matrix is quantized already), OUT_OF_MEMORY; the plan is only good for
+//          destroy
+pgd_status pgd_load_plan_quantize(pgd_load_plan *plan, int32_t scheme, pgd_team *team) PGD_MUST_USE;
+// The scheme of a name ("q4_k", "int8"); PGD_SCHEME_PLAIN when it is none.
+int32_t pgd_load_scheme_of(const char *name);
+// The scheme a matrix of k columns gets when `scheme` is asked for, by the rules above.
+int32_t pgd_load_scheme_for(int32_t scheme, int64_t k, int32_t is_head);
+#define PGD_LOAD_SCHEMES \
+    "q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, mxfp4 and int8"
+
 // Before and after a matrix's parts are read: weights that are made on demand get their numbers by
 // take and lose them by give; of mapped files give lets the pages go. One thread.
-void pgd_load_plan_take(const pgd_load_plan *plan, const pgd_load_matrix *matrix);
+//   fails  OUT_OF_MEMORY
+pgd_status pgd_load_plan_take(const pgd_load_plan *plan,
+                              const pgd_load_matrix *matrix) PGD_MUST_USE;
 void pgd_load_plan_give(const pgd_load_plan *plan, const pgd_load_matrix *matrix);
+
+// Looks at every block of a matrix for scales that are no finite numbers.
+//   fails  DATA_LOSS, naming the matrix and the block
+//   cost   reads the matrix once
+pgd_status pgd_load_plan_check(const pgd_load_matrix *matrix) PGD_MUST_USE;
 
 // pgd_load_weights_identity of the weights behind the plan.
 pgd_status pgd_load_plan_identity(const pgd_load_plan *plan, pgd_text *t) PGD_MUST_USE;

@@ -259,21 +259,7 @@ static pgd_status check_names(const char *file, pgd_load_safetensors *s) {
 }
 
 const pgd_load_tensor *pgd_load_safetensors_find(const pgd_load_safetensors *s, pgd_str name) {
-    uint32_t low = 0;
-    uint32_t high = s->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int32_t order = pgd_load_safetensors_compare(s->by_name[middle]->name, name);
-        if (order == 0) {
-            return s->by_name[middle];
-        }
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return NULL;
+    return pgd_load_weights_search(s->by_name, s->n, name);
 }
 
 // Reads all entries of the header into s->tensors and extents.

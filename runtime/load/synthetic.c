@@ -13,6 +13,7 @@
 #include "load/folder.h"
 #include "load/plan.h"
 #include "os/memory.h"
+#include "ref/ref.h"
 
 #define PREFIX      "synthetic:"
 #define NAME_CAP    96
@@ -20,6 +21,7 @@
 #define MAX_CONFIG  (1u << 20)
 #define LEVEL_BITS  12
 #define N_LEVELS    (1u << LEVEL_BITS)
+#define N_BLOCKS    1024u
 #define LEVEL_RANGE 0.034641016151377546 // sqrt(3) * 0.02: a uniform number of that deviation
 
 typedef struct shape_row {
@@ -59,8 +61,8 @@ static const shape_row shapes[] = {
 
 typedef struct synthetic_name {
     pgd_str shape;
-    int32_t dtype;
-    uint32_t reserved0;
+    int32_t dtype; // of vectors, and of matrices without a scheme
+    int32_t scheme;
     uint64_t seed;
 } synthetic_name;
 
@@ -79,7 +81,10 @@ struct pgd_load_synthetic {
     uint64_t room_bytes;
     uint64_t seed;
     int32_t dtype;
-    uint32_t reserved0;
+    int32_t scheme;
+    int32_t tied;
+    int32_t reserved0;
+    unsigned char *blocks[PGD_SCHEME_INT8]; // [N_BLOCKS] of each scheme in use, made when needed
     unsigned char levels[N_LEVELS * sizeof(float)]; // [N_LEVELS] numbers of dtype
 };
 
@@ -97,14 +102,23 @@ static pgd_status read_option(const char *name, pgd_str option, synthetic_name *
             return PGD_OK;
         }
     }
+    char scheme[16] = "";
+    if (option.len < sizeof(scheme)) {
+        memcpy(scheme, option.ptr, option.len);
+        out->scheme = pgd_load_scheme_of(scheme);
+        if (out->scheme != PGD_SCHEME_PLAIN) {
+            out->dtype = PGD_F32;
+            return PGD_OK;
+        }
+    }
     pgd_str key = PGD_STR("seed=");
     if (pgd_str_starts(option, key) &&
         pgd_str_to_u64((pgd_str){option.ptr + key.len, option.len - key.len}, &out->seed)) {
         return PGD_OK;
     }
     return pgd_fail(PGD_INVALID,
-                    "model \"%.*s\": \"%.*s\" is no dtype and no seed; f32, bf16, f16 or seed=N "
-                    "is allowed",
+                    "model \"%.*s\": \"%.*s\" is no dtype and no seed; f32, bf16, f16, "
+                    "" PGD_LOAD_SCHEMES " or seed=N is allowed",
                     PGD_LOAD_SHOW(pgd_str_of(name)), PGD_LOAD_SHOW(option));
 }
 
@@ -171,7 +185,7 @@ pgd_status pgd_load_synthetic_config(const char *name, pgd_load_config **out) {
     *out = NULL;
     PGD_TRY(read_name(name, &parts));
     PGD_TRY(read_shape(name, parts.shape, out));
-    (*out)->dtype = parts.dtype;
+    (*out)->dtype = parts.scheme == PGD_SCHEME_PLAIN ? parts.dtype : PGD_DTYPE_NONE;
     return PGD_OK;
 }
 
@@ -256,7 +270,67 @@ static int32_t is_norm(const synthetic_tensor *t) {
     return t->tensor.rank == 1 && pgd_str_ends(t->tensor.name, PGD_STR("norm.weight"));
 }
 
+// Blocks of numbers of the levels' range.
+static pgd_status make_blocks(pgd_load_synthetic *s, int32_t scheme) {
+    const uint32_t bytes = pgd_scheme_bytes(scheme), elements = pgd_scheme_elements(scheme);
+    float x[256];
+    if (bytes == 0 || s->blocks[scheme] != NULL) {
+        return PGD_OK;
+    }
+    s->blocks[scheme] = pgd_mem_alloc(N_BLOCKS, bytes);
+    if (s->blocks[scheme] == NULL) {
+        return PGD_MEM_FAIL("blocks of a synthetic model", N_BLOCKS * (size_t)bytes);
+    }
+    for (uint32_t i = 0; i < N_BLOCKS; i++) {
+        for (uint32_t k = 0; k < elements; k++) {
+            const double v = (double)(mix(i * 256 + k) >> 11) / 9007199254740992.0; // 2^53
+            x[k] = (float)((2 * v - 1) * LEVEL_RANGE);
+        }
+        pgd_ref_quantize(scheme, x, elements, s->blocks[scheme] + (size_t)i * bytes);
+    }
+    return PGD_OK;
+}
+
+static void draw_blocks(const unsigned char *blocks, uint32_t bytes, uint64_t key, uint64_t n,
+                        unsigned char *out) {
+    for (uint64_t i = 0; i < n; i++) {
+        memcpy(out + i * bytes, blocks + (size_t)(mix(key + i) % N_BLOCKS) * bytes, bytes);
+    }
+}
+
+static void draw_int8(uint64_t key, uint64_t n_rows, uint64_t n, unsigned char *out,
+                      unsigned char *scales) {
+    const float scale = (float)(LEVEL_RANGE / 127);
+    for (uint64_t i = 0; i < n; i += 8) {
+        uint64_t bits = mix(key + i);
+        for (uint64_t j = i; j < i + 8 && j < n; j++, bits >>= 8) {
+            out[j] = (unsigned char)((bits & 0xFF) == 0x80 ? 0 : bits & 0xFF); // -127 .. 127
+        }
+    }
+    for (uint64_t r = 0; r < n_rows; r++) {
+        memcpy(scales + r * sizeof(scale), &scale, sizeof(scale));
+    }
+}
+
+// A matrix with a scheme.
+static void fill_quantized(const pgd_load_synthetic *s, const synthetic_tensor *t) {
+    const int32_t scheme = t->tensor.scheme;
+    unsigned char *to = s->room + t->offset;
+    if (scheme == PGD_SCHEME_INT8) {
+        const uint64_t rows = (uint64_t)t->tensor.shape[0];
+        draw_int8(key_of(s, t), rows, rows * (uint64_t)t->tensor.shape[1], to,
+                  to + t->tensor.bytes - rows * sizeof(float));
+    } else {
+        const uint32_t bytes = pgd_scheme_bytes(scheme);
+        draw_blocks(s->blocks[scheme], bytes, key_of(s, t), t->tensor.bytes / bytes, to);
+    }
+}
+
 static void fill(const pgd_load_synthetic *s, const synthetic_tensor *t) {
+    if (t->tensor.scheme != PGD_SCHEME_PLAIN) {
+        fill_quantized(s, t);
+        return;
+    }
     uint32_t bytes = pgd_dtype_bytes(s->dtype);
     unsigned char *to = s->room + t->offset;
     uint64_t n = t->tensor.bytes / bytes;
@@ -293,11 +367,27 @@ static pgd_status add_tensor(void *arg, const char *name, int64_t n, int64_t k) 
                                   .shape = {n, k},
                                   .bytes = (uint64_t)n * (uint64_t)(k != 0 ? k : 1) *
                                            pgd_dtype_bytes(s->dtype)};
+    if (k != 0 && s->scheme != PGD_SCHEME_PLAIN) {
+        const int32_t is_head = strcmp(name, "lm_head.weight") == 0 ||
+                                (s->tied && strcmp(name, "model.embed_tokens.weight") == 0);
+        t->tensor.scheme = pgd_load_scheme_for(s->scheme, k, is_head);
+    }
+    if (t->tensor.scheme != PGD_SCHEME_PLAIN) {
+        t->tensor.dtype = PGD_DTYPE_NONE;
+        t->tensor.bytes = (uint64_t)n * pgd_ref_row_bytes(t->tensor.scheme, 0, k);
+        if (t->tensor.scheme == PGD_SCHEME_INT8) { // rows, padding to 4, scales
+            t->tensor.bytes = (t->tensor.bytes + 3) / 4 * 4 + (uint64_t)n * sizeof(float);
+        }
+        PGD_TRY(make_blocks(s, t->tensor.scheme));
+    }
     s->room_bytes += (t->tensor.bytes + page - 1) / page * page;
     return PGD_OK;
 }
 
-static const char *stored_name(int32_t dtype) {
+static const char *stored_name(int32_t scheme, int32_t dtype) {
+    if (scheme != PGD_SCHEME_PLAIN) {
+        return pgd_scheme_name(scheme);
+    }
     return dtype == PGD_F32 ? "F32" : (dtype == PGD_BF16 ? "BF16" : "F16");
 }
 
@@ -309,7 +399,9 @@ static pgd_status make(const char *name, pgd_load_synthetic *s) {
     PGD_TRY(pgd_mem_copy_text(name, &s->file));
     s->seed = parts.seed;
     s->dtype = parts.dtype;
+    s->scheme = parts.scheme;
     PGD_TRY(pgd_load_synthetic_config(name, &config));
+    s->tied = config->tied;
     pgd_status status = pgd_load_plan_walk(config, add_tensor, s);
     pgd_load_config_free(config);
     PGD_TRY(status);
@@ -323,7 +415,7 @@ static pgd_status make(const char *name, pgd_load_synthetic *s) {
         t->tensor.name = pgd_str_of(t->name);
         t->tensor.ptr = s->room + t->offset;
         t->tensor.file = s->file;
-        t->tensor.stored = stored_name(s->dtype);
+        t->tensor.stored = stored_name(t->tensor.scheme, s->dtype);
         if (t->tensor.rank == 1) {
             fill(s, t);
         }
@@ -351,6 +443,9 @@ void pgd_load_synthetic_destroy(pgd_load_synthetic *s) {
         return;
     }
     pgd_os_memory_release(s->room, s->room_bytes);
+    for (int32_t i = 0; i < PGD_SCHEME_INT8; i++) {
+        pgd_mem_free(s->blocks[i]);
+    }
     pgd_mem_free(s->tensors);
     pgd_mem_free(s->file);
     pgd_mem_free(s);
@@ -368,7 +463,8 @@ const pgd_load_tensor *pgd_load_synthetic_get(const pgd_load_synthetic *s, uint3
 #define NUMBERS 1
 pgd_status pgd_load_synthetic_identity(const pgd_load_synthetic *s, pgd_text *t) {
     PGD_TRY(pgd_text_format(t, "synthetic %d %llu %s\n", NUMBERS, (unsigned long long)s->seed,
-                            pgd_dtype_name(s->dtype)));
+                            s->scheme != PGD_SCHEME_PLAIN ? pgd_scheme_name(s->scheme)
+                                                          : pgd_dtype_name(s->dtype)));
     for (uint32_t i = 0; i < s->n; i++) {
         const synthetic_tensor *x = &s->tensors[i];
         PGD_TRY(pgd_text_format(t, "%s %lld %lld\n", x->name, (long long)x->tensor.shape[0],

@@ -3,10 +3,13 @@
 //   synthetic:SHAPE[,DTYPE][,seed=N]
 //   SHAPE  qwen2.5-0.5b, llama-3.2-1b, llama-3.1-8b, or the path of a config.json or its folder
 //          (a path must not hold a comma)
-//   DTYPE  bf16 (default), f32, f16       seed  default 0
+//   DTYPE  bf16 (default), f32, f16, or a scheme of blocks (q8_0, q4_0, q4_k ...) or int8; then
+//          vectors are f32, and the head and rows of no whole blocks as pgd_load_scheme_for says
+//   seed   default 0
 //
 // Tensors have addresses from the start, but no memory: fill makes one tensor's numbers, drop gives
-// their memory back. Norm weights are 1; all else is uniform around 0 with standard deviation 0.02.
+// their memory back. Norm weights are 1; all else is uniform around 0 with standard deviation 0.02,
+// of blocks one of 1024 that such numbers were quantized to.
 // A number depends on the seed, the tensor's name and its index alone.
 #ifndef PGD_LOAD_SYNTHETIC_H
 #define PGD_LOAD_SYNTHETIC_H

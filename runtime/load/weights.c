@@ -1,18 +1,21 @@
 // The tensors of a model folder (see weights.h).
 //
-//   folder -> files, each mapped and parsed -> one list of tensors, sorted by name
+//   folder or GGUF set -> files, each mapped and parsed -> one list of tensors, sorted by name
 //
 // A folder may hold other files with the same tensors under other names; with an index only what
 // its weight_map names is looked at.
 #include "load/weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "load/fields.h"
 #include "load/folder.h"
+#include "load/gguf_model.h"
 #include "load/safetensors.h"
 #include "load/shards.h"
 #include "load/synthetic.h"
@@ -21,12 +24,15 @@
 
 #define INDEX_NAME  "model.safetensors.index.json"
 #define SINGLE_NAME "model.safetensors"
+#define MAX_PATH    4096
 
 typedef struct weight_file {
     char *path;
     pgd_os_identity id; // before it was mapped
     pgd_os_map map;
-    pgd_load_safetensors parsed;
+    pgd_load_safetensors parsed; // of a file of a folder
+    pgd_load_gguf gguf;          // of a file of a GGUF set
+    uint64_t header_bytes;
 } weight_file;
 
 struct pgd_load_weights {
@@ -36,15 +42,23 @@ struct pgd_load_weights {
     uint32_t n;
     uint64_t bytes;
     pgd_load_synthetic *synthetic; // NULL: files
+    int32_t is_gguf;
+    int32_t reserved0;
 };
 
-static pgd_status open_file(const char *folder, pgd_str name, weight_file *f) {
-    PGD_TRY(pgd_load_folder_join(folder, name, &f->path));
+static pgd_status map_file(weight_file *f) {
     if (pgd_os_identify(f->path, &f->id) != PGD_OK) {
         f->id = (pgd_os_identity){0}; // mapping says what is wrong
     }
-    PGD_TRY(pgd_load_folder_map(f->path, 0, &f->map));
-    return pgd_load_safetensors_parse(f->map.ptr, f->map.bytes, f->path, &f->parsed);
+    return pgd_load_folder_map(f->path, 0, &f->map);
+}
+
+static pgd_status open_file(const char *folder, pgd_str name, weight_file *f) {
+    PGD_TRY(pgd_load_folder_join(folder, name, &f->path));
+    PGD_TRY(map_file(f));
+    PGD_TRY(pgd_load_safetensors_parse(f->map.ptr, f->map.bytes, f->path, &f->parsed));
+    f->header_bytes = f->map.bytes - f->parsed.data_bytes;
+    return PGD_OK;
 }
 
 static pgd_status alloc_lists(pgd_load_weights *w, uint32_t n_files, uint32_t n_tensors) {
@@ -158,6 +172,77 @@ static pgd_status open_folder(const char *folder, pgd_load_weights *w) {
     return single != PGD_OS_NONE ? open_single(folder, w) : no_weights(folder);
 }
 
+// ---- GGUF sets ---------------------------------------------------------------------------------
+
+static pgd_status open_gguf_file(pgd_load_weights *w, const char *path) {
+    weight_file *f = &w->files[w->n_files++];
+    PGD_TRY(pgd_mem_copy_text(path, &f->path));
+    PGD_TRY(map_file(f));
+    PGD_TRY(pgd_load_gguf_parse(f->map.ptr, f->map.bytes, f->path, &f->gguf));
+    f->header_bytes = f->gguf.header_bytes;
+    return PGD_OK;
+}
+
+// All files of the set that begins with path, each with its number in it.
+static pgd_status open_parts(pgd_load_weights *w, const char *path, int32_t n) {
+    weight_file *first = w->files;
+    w->files = pgd_mem_alloc((size_t)n, sizeof(w->files[0]));
+    if (w->files == NULL) {
+        w->files = first;
+        return PGD_MEM_FAIL("the files of a split model", (size_t)n * sizeof(w->files[0]));
+    }
+    w->files[0] = *first;
+    pgd_mem_free(first);
+    for (int32_t i = 1; i < n; i++) {
+        char part[MAX_PATH];
+        PGD_TRY(pgd_load_gguf_part(path, i, n, part, sizeof(part)));
+        PGD_TRY(pgd_fail_note(open_gguf_file(w, part), "while opening part %d of %d of %s", i + 1,
+                              n, path));
+        PGD_TRY(pgd_load_gguf_check_part(&w->files[i].gguf, i, n));
+    }
+    return PGD_OK;
+}
+
+static pgd_status open_gguf(const char *path, pgd_load_weights *w) {
+    int32_t n_files = 1;
+    uint64_t n = 0;
+    PGD_TRY(alloc_lists(w, 1, 0));
+    w->is_gguf = 1;
+    PGD_TRY(open_gguf_file(w, path));
+    PGD_TRY(pgd_load_gguf_parts(&w->files[0].gguf, &n_files));
+    if (n_files > 1) {
+        PGD_TRY(open_parts(w, path, n_files));
+    }
+    for (uint32_t i = 0; i < w->n_files; i++) {
+        n += w->files[i].gguf.n;
+    }
+    if (n > PGD_LOAD_GGUF_MAX_TENSORS) {
+        return pgd_fail(PGD_DATA_LOSS, "%s: more than %u tensors in all parts", path,
+                        PGD_LOAD_GGUF_MAX_TENSORS);
+    }
+    PGD_TRY(alloc_lists(w, 1, (uint32_t)n));
+    for (uint32_t i = 0; i < w->n_files; i++) {
+        for (uint32_t k = 0; k < w->files[i].gguf.n; k++) {
+            add_tensor(w, &w->files[i].gguf.tensors[k]);
+        }
+    }
+    if (w->n != 0) {
+        qsort(w->tensors, w->n, sizeof(w->tensors[0]), by_name);
+    }
+    for (uint32_t i = 1; i < w->n; i++) {
+        if (pgd_str_equal(w->tensors[i - 1]->name, w->tensors[i]->name)) {
+            return pgd_fail(PGD_DATA_LOSS, "%s: damaged: tensor \"%.*s\" is in %s too",
+                            w->tensors[i]->file, PGD_LOAD_SHOW(w->tensors[i]->name),
+                            w->tensors[i - 1]->file);
+        }
+    }
+    return PGD_OK;
+}
+
+const pgd_load_gguf *pgd_load_weights_gguf(const pgd_load_weights *w) {
+    return w->is_gguf ? &w->files[0].gguf : NULL;
+}
+
 static pgd_status open_synthetic(const char *name, pgd_load_weights *w) {
     PGD_TRY(pgd_load_synthetic_create(name, &w->synthetic));
     uint32_t n = pgd_load_synthetic_count(w->synthetic);
@@ -175,8 +260,9 @@ pgd_status pgd_load_weights_open(const char *folder, pgd_load_weights **out) {
     if (w == NULL) {
         return PGD_MEM_FAIL("the weights", sizeof(*w));
     }
-    pgd_status status =
-        pgd_load_synthetic_is(folder) ? open_synthetic(folder, w) : open_folder(folder, w);
+    pgd_status status = pgd_load_synthetic_is(folder) ? open_synthetic(folder, w)
+                        : pgd_load_gguf_is(folder)    ? open_gguf(folder, w)
+                                                      : open_folder(folder, w);
     if (status != PGD_OK) {
         pgd_load_weights_close(w);
         return status;
@@ -191,6 +277,7 @@ void pgd_load_weights_close(pgd_load_weights *w) {
     }
     for (uint32_t i = 0; i < w->n_files; i++) {
         pgd_load_safetensors_free(&w->files[i].parsed);
+        pgd_load_gguf_free(&w->files[i].gguf);
         pgd_os_unmap(&w->files[i].map);
         pgd_mem_free(w->files[i].path);
     }
@@ -200,15 +287,15 @@ void pgd_load_weights_close(pgd_load_weights *w) {
     pgd_mem_free(w);
 }
 
-const pgd_load_tensor *pgd_load_weights_find(const pgd_load_weights *w, const char *name) {
-    pgd_str wanted = pgd_str_of(name);
+const pgd_load_tensor *pgd_load_weights_search(const pgd_load_tensor *const *by_name_list,
+                                               uint32_t n, pgd_str name) {
     uint32_t low = 0;
-    uint32_t high = w->n;
+    uint32_t high = n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        int32_t order = pgd_load_safetensors_compare(w->tensors[middle]->name, wanted);
+        int32_t order = pgd_load_safetensors_compare(by_name_list[middle]->name, name);
         if (order == 0) {
-            return w->tensors[middle];
+            return by_name_list[middle];
         }
         if (order < 0) {
             low = middle + 1;
@@ -217,6 +304,15 @@ const pgd_load_tensor *pgd_load_weights_find(const pgd_load_weights *w, const ch
         }
     }
     return NULL;
+}
+
+const pgd_load_tensor *pgd_load_weights_find(const pgd_load_weights *w, const char *name) {
+    char own[PGD_LOAD_GGUF_NAME];
+    if (w->is_gguf) {
+        pgd_load_gguf_name(name, own);
+        name = own;
+    }
+    return pgd_load_weights_search(w->tensors, w->n, pgd_str_of(name));
 }
 
 uint32_t pgd_load_weights_count(const pgd_load_weights *w) {
@@ -239,7 +335,7 @@ static pgd_status add_file(const weight_file *f, pgd_text *t) {
         id.modified_ns != f->id.modified_ns || id.changed_ns != f->id.changed_ns) {
         return pgd_fail(PGD_PRECONDITION, "%s changed while it was read", f->path);
     }
-    pgd_hash header = pgd_hash_of(f->map.ptr, (size_t)(f->map.bytes - f->parsed.data_bytes));
+    pgd_hash header = pgd_hash_of(f->map.ptr, (size_t)f->header_bytes);
     return pgd_text_format(t, "file %llu %llu %lld %lld %016llx%016llx\n",
                            (unsigned long long)id.bytes, (unsigned long long)id.inode,
                            (long long)id.modified_ns, (long long)id.changed_ns,

@@ -2,6 +2,7 @@
 // allocated, arguments built once. See model.h.
 #include "model/inner.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
@@ -42,10 +43,26 @@ pgd_status pgd_model_buffer(const pgd_model *m, int32_t use, uint64_t bytes, uin
     return m->d->memory->create(m->d, &desc, out);
 }
 
+// No piece of loading takes so long on a device that works.
+#define LOAD_WAIT_NS UINT64_C(600000000000)
+
 pgd_status pgd_model_wait(const pgd_model *m, pgd_queue *q) {
     uint64_t value = 0;
     PGD_TRY(m->d->queue->signal(m->d, q, &value));
-    return m->d->queue->host_wait(m->d, q, value, PGD_WAIT_FOREVER);
+    return m->d->queue->host_wait(m->d, q, value, LOAD_WAIT_NS);
+}
+
+#define SETTLE_NS UINT64_C(10000000000)
+
+// Behind a failure: what is enqueued uses what is about to be destroyed. The sentence stays.
+static void settle(const pgd_model *m, pgd_queue *q, pgd_status failure) {
+    uint64_t value = 0;
+    char text[1400];
+    (void)snprintf(text, sizeof(text), "%s", pgd_fail_text(failure));
+    if (m->d->queue->signal(m->d, q, &value) != PGD_OK ||
+        m->d->queue->host_wait(m->d, q, value, SETTLE_NS) != PGD_OK) {
+        pgd_fail_set(failure, text);
+    }
 }
 
 // Copies host bytes to the start of a buffer and waits for it.
@@ -71,8 +88,13 @@ static pgd_status prepare_weight(pgd_model *m, pgd_queue *q, const pgd_load_matr
     }
     const pgd_range dst = {.buffer = out->buffer, .bytes = plan.bytes};
     const pgd_range room = {.buffer = scratch, .bytes = plan.scratch};
-    pgd_load_plan_take(m->desc.plan, matrix);
-    pgd_status status = m->d->weight->prepare(m->d, q, &desc, &dst, &room, &out->handle);
+    pgd_status status = pgd_load_plan_take(m->desc.plan, matrix);
+    if (status == PGD_OK) {
+        status = pgd_load_plan_check(matrix);
+    }
+    if (status == PGD_OK) {
+        status = m->d->weight->prepare(m->d, q, &desc, &dst, &room, &out->handle);
+    }
     if (status == PGD_OK) {
         status = pgd_model_wait(m, q);
     }
@@ -88,7 +110,7 @@ static pgd_status prepare_each(pgd_model *m, pgd_queue *q) {
         const pgd_load_matrix *matrix = &plan->matrices[i];
         PGD_TRY(pgd_fail_note(prepare_weight(m, q, matrix, &m->weights[i]),
                               "preparing the weight %s", matrix->name));
-        done += (uint64_t)matrix->n * (uint64_t)matrix->k * pgd_dtype_bytes(matrix->dtype);
+        done += matrix->bytes;
         if (m->desc.progress != NULL) {
             m->desc.progress(m->desc.progress_arg, "loading weights", done, plan->weight_bytes);
         }
@@ -175,6 +197,7 @@ pgd_status pgd_model_create(const pgd_model_desc *desc, const pgd_batch *batch, 
     PGD_TRY(pgd_model_shell(desc, batch, out));
     pgd_status status = load(*out, queue);
     if (status != PGD_OK) {
+        settle(*out, queue, status);
         pgd_model_destroy(*out);
         *out = NULL;
     }

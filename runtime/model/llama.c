@@ -47,7 +47,7 @@ static void qkv_args(pgd_model *m, int32_t layer, pgd_qkv_rope_write_args *a) {
         .q_norm = pgd_model_vector(m, PGD_LOAD_V_Q_NORM, layer),
         .k_norm = pgd_model_vector(m, PGD_LOAD_V_K_NORM, layer),
         .eps = (float)c->norm_eps,
-        .style = PGD_ROPE_HALF,
+        .style = c->rope.style,
         .rot_dim = c->rope.rot_dim,
     };
 }

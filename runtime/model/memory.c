@@ -82,7 +82,7 @@ pgd_weight_desc pgd_model_weight_desc(const pgd_model *m, const pgd_load_matrix 
     return (pgd_weight_desc){
         .size = sizeof(pgd_weight_desc),
         .uses = matrix->uses,
-        .scheme = PGD_SCHEME_PLAIN,
+        .scheme = matrix->scheme,
         .dtype = matrix->dtype,
         .act_dtype = matrix->dtype == PGD_BF16 ? dot_dtype : PGD_DTYPE_NONE,
         .n_parts = matrix->n_parts,
@@ -113,6 +113,7 @@ void pgd_model_kv_desc(pgd_model *m) {
         .v_dim = c->head_dim,
         .k_dtype = dtype,
         .v_dtype = dtype,
+        .scale_mode = dtype == PGD_I8 ? PGD_KV_SCALE_TOKEN_HEAD : PGD_KV_SCALE_NONE,
         .block_tokens = m->desc.block_tokens,
     };
 }

@@ -41,6 +41,9 @@ static pgd_status describe(const pgd_model *m, uint64_t *sizes, pgd_text *t) {
                                 d.group_n, d.group_k, d.n_experts, d.flags, (long long)d.n,
                                 (long long)d.k, (unsigned long long)w.bytes,
                                 (unsigned long long)w.fingerprint));
+        for (uint32_t k = 0; d.scheme == PGD_SCHEME_PARTS && k < x->n_parts; k++) {
+            PGD_TRY(pgd_text_format(t, "part %d %d\n", x->parts[k].scheme, x->parts[k].dtype));
+        }
     }
     return PGD_OK;
 }

@@ -27,6 +27,7 @@ struct pgd_sched {
     seq_list waiting;
     uint64_t n_added;
     int32_t n_cancelled; // sequences with the flag that were not taken out yet
+    int32_t prefill_limit;
     int32_t closed;      // 1: the lists below are of a step that is over
     int32_t *free_slots; // stack, lowest on top of a fresh one
     int32_t n_free_slots;

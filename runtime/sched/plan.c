@@ -24,7 +24,8 @@ static int32_t below_threshold(const pgd_sched *s, int32_t n) {
 // What a step may still take.
 typedef struct step_room {
     int32_t tokens;
-    int32_t scored; // prompt positions that get a log probability
+    int32_t prefill; // of these, for rows that do more than give the next token of an answer
+    int32_t scored;  // prompt positions that get a log probability
 } step_room;
 
 static int32_t first_scored_row(const pgd_seq *seq, int32_t start) {
@@ -38,9 +39,13 @@ static int32_t scored_rows(const pgd_seq *seq, int32_t start, int32_t n) {
     return seq->scores_prompt && rows > 0 ? rows : 0;
 }
 
+static int32_t is_decode(const pgd_seq *seq, int32_t start, int32_t n) {
+    return n == 1 && start + 1 == seq->n_tokens && seq->n_tokens > seq->n_prompt;
+}
+
 // Rows of a sequence from `start` on, at most n, that fit into the step.
 static int32_t fit(const pgd_seq *seq, int32_t start, int32_t n, const step_room *room) {
-    n = min_i32(n, room->tokens);
+    n = min_i32(n, is_decode(seq, start, n) ? room->tokens : min_i32(room->tokens, room->prefill));
     if (scored_rows(seq, start, n) > room->scored) {
         n = first_scored_row(seq, start) + room->scored - start;
     }
@@ -49,18 +54,18 @@ static int32_t fit(const pgd_seq *seq, int32_t start, int32_t n, const step_room
 
 static void take_room(step_room *room, const pgd_seq *seq, int32_t start, int32_t n) {
     room->tokens -= n;
+    room->prefill -= is_decode(seq, start, n) ? 0 : n;
     room->scored -= scored_rows(seq, start, n);
 }
 
 static void add_row(pgd_step *step, pgd_seq *seq, int32_t n_tokens) {
     seq->row = step->n_rows;
     int32_t last = seq->computed + n_tokens == seq->n_tokens;
-    int32_t decode = n_tokens == 1 && last && seq->n_tokens > seq->n_prompt;
     step->rows[step->n_rows++] = (pgd_step_row){
         .seq = seq,
         .start = seq->computed,
         .n_tokens = n_tokens,
-        .kind = decode ? PGD_ROW_DECODE : PGD_ROW_PREFILL,
+        .kind = is_decode(seq, seq->computed, n_tokens) ? PGD_ROW_DECODE : PGD_ROW_PREFILL,
         .gives = last,
         .out = -1,
     };
@@ -91,6 +96,7 @@ static pgd_seq *preempt_one(pgd_sched *s, pgd_step *step, step_room *room) {
     if (victim->row >= 0) {
         const pgd_step_row *row = &step->rows[victim->row];
         room->tokens += row->n_tokens;
+        room->prefill += row->kind == PGD_ROW_DECODE ? 0 : row->n_tokens;
         room->scored += scored_rows(victim, row->start, row->n_tokens);
         pgd_kv_cache_forget(s->cache, victim, row->start);
         remove_row(step, victim->row);
@@ -136,7 +142,7 @@ static int32_t admit_head(pgd_sched *s, pgd_step *step, const step_room *room) {
     pgd_seq *seq = s->waiting.head;
     int32_t n_hit = pgd_kv_cache_match(s->cache, seq);
     int32_t n = below_threshold(s, seq->n_tokens - n_hit);
-    if (s->config.no_chunked_prefill && n > room->tokens) {
+    if (s->config.no_chunked_prefill && n > min_i32(room->tokens, room->prefill)) {
         return 0;
     }
     n = fit(seq, n_hit, n, room);
@@ -231,6 +237,25 @@ static void close_step(pgd_sched *s, pgd_step *step) {
     s->closed = 1;
 }
 
+void pgd_sched_limit_prefill(pgd_sched *s, int32_t tokens) {
+    s->prefill_limit = tokens;
+}
+
+// Tokens for prefill: at least one while there is room, so that nobody waits for ever.
+static int32_t prefill_room(const pgd_sched *s) {
+    const int32_t tokens = s->config.max_num_batched_tokens;
+    int32_t n_streams = 0;
+    for (const pgd_seq *seq = s->running.head; s->prefill_limit > 0 && seq != NULL;
+         seq = seq->next) {
+        n_streams += is_decode(seq, seq->computed, seq->n_tokens - seq->computed);
+    }
+    if (n_streams == 0) {
+        return tokens;
+    }
+    const int32_t left = min_i32(tokens - n_streams, s->prefill_limit);
+    return left > 0 ? left : 1;
+}
+
 void pgd_sched_plan(pgd_sched *s, pgd_step *step) {
     pgd_sched_open_step(s);
     step->number++;
@@ -246,6 +271,7 @@ void pgd_sched_plan(pgd_sched *s, pgd_step *step) {
     int32_t n_preempted = s->preempted.n;
     step_room room = {
         .tokens = s->config.max_num_batched_tokens,
+        .prefill = prefill_room(s),
         .scored = s->config.max_scored > 0 ? s->config.max_scored : INT32_MAX,
     };
     plan_running(s, step, &room);

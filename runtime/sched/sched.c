@@ -123,8 +123,22 @@ pgd_status pgd_sched_add(pgd_sched *s, pgd_seq *seq) {
     return PGD_OK;
 }
 
+// A sequence that ended outside of a plan is not to be told of when it is gone by then.
+static void forget_finished(pgd_sched *s, const pgd_seq *seq) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->finished.n; i++) {
+        if (s->finished.items[i] != seq) {
+            s->finished.items[n++] = s->finished.items[i];
+        }
+    }
+    s->finished.n = n;
+}
+
 void pgd_sched_finish(pgd_sched *s, pgd_seq *seq) {
     if (seq->state == PGD_SEQ_FINISHED) {
+        if (!s->closed) {
+            forget_finished(s, seq);
+        }
         return;
     }
     pgd_sched_remove(seq->state == PGD_SEQ_RUNNING ? &s->running : &s->waiting, seq);
@@ -175,6 +189,21 @@ void pgd_sched_discard(pgd_sched *s, const pgd_step *step) {
     }
 }
 
+static void preempt_all(pgd_sched *s) {
+    pgd_sched_open_step(s);
+    while (s->running.tail != NULL) {
+        pgd_sched_preempt(s, s->running.tail);
+    }
+}
+
+void pgd_sched_requeue(pgd_sched *s, const pgd_step *step) {
+    pgd_sched_discard(s, step);
+    for (int32_t i = 0; i < step->n_rows; i++) {
+        step->rows[i].seq->n_scored -= step->rows[i].n_scored;
+    }
+    preempt_all(s);
+}
+
 void pgd_sched_cancel(pgd_sched *s, pgd_seq *seq) {
     if (seq->state != PGD_SEQ_FINISHED && !seq->cancelled) {
         seq->cancelled = 1;
@@ -184,8 +213,8 @@ void pgd_sched_cancel(pgd_sched *s, pgd_seq *seq) {
 
 int32_t pgd_sched_reset_cache(pgd_sched *s, int32_t preempt_running) {
     pgd_sched_open_step(s);
-    while (preempt_running && s->running.tail != NULL) {
-        pgd_sched_preempt(s, s->running.tail);
+    if (preempt_running) {
+        preempt_all(s);
     }
     return s->running.n == 0 && pgd_kv_cache_reset(s->cache);
 }

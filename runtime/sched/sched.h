@@ -56,12 +56,19 @@ pgd_status pgd_sched_add(pgd_sched *s, pgd_seq *seq) PGD_MUST_USE;
 // Plans a step: fills step->rows (decode rows first), n_*, turns and the lists of who moved. Slots
 // are given to admitted sequences, blocks to all rows; `computed` is advanced.
 void pgd_sched_plan(pgd_sched *s, pgd_step *step);
+// Rows that do more than a running sequence's next token get at most so many tokens of a step while
+// such sequences run: what they wait for is bounded by whoever knows what a token costs. 0 = no
+// limit; holds until it is set again.
+void pgd_sched_limit_prefill(pgd_sched *s, int32_t tokens);
 
 // Takes a sequence out: frees its blocks and its slot. Nothing if it is out already.
 void pgd_sched_finish(pgd_sched *s, pgd_seq *seq);
 // The rows of a planned step were not computed (a failure of the device): what they would have
 // written is not to be found in the prefix cache.
 void pgd_sched_discard(pgd_sched *s, const pgd_step *step);
+// Likewise, but they are to be computed again: everything that runs goes back to the queue, from
+// the end, as if preempted.
+void pgd_sched_requeue(pgd_sched *s, const pgd_step *step);
 // The sequence ends with reason "abort" at the next plan; nothing if it has ended.
 void pgd_sched_cancel(pgd_sched *s, pgd_seq *seq);
 // Forgets the prefix cache. 1 = done, 0 = something runs. With preempt_running everything that runs

@@ -145,6 +145,52 @@ static void test_long_prompts_are_limited_by_the_threshold(void **state) {
 
 // Prompts whose log probabilities are wanted: each position but the first gets an output once, in
 // order, at most max_scored of them in a step; a preemption does not repeat any.
+static void test_prefill_beside_streams_is_limited(void **state) {
+    (void)state;
+    bench *b = set_up(100, 16, plain);
+    (void)add(b, 0, 40, 10); // a stream that the limit finds still in its prompt
+    pgd_sched_limit_prefill(b->sched, 6);
+    run_step(b);
+    assert_int_equal(b->rows[0].n_tokens, 32); // nobody waits for a next token
+    run_step(b);
+    pgd_seq *late = add(b, 1, 30, 4);
+    (void)add(b, 2, 3, 4);
+    run_step(b);
+    assert_int_equal(b->step.n_decode, 1);
+    assert_int_equal(b->step.n_tokens, 1 + 6);
+    assert_int_equal(late->computed, 6);
+    pgd_sched_limit_prefill(b->sched, 26);
+    run_step(b);
+    // 24 of the long prompt, 2 of the short one.
+    assert_int_equal(b->step.n_tokens, 1 + 26);
+    assert_int_equal(b->seqs[2].computed, 2);
+    pgd_sched_limit_prefill(b->sched, 0);
+    (void)add(b, 3, 40, 4);
+    run_step(b);
+    assert_int_equal(b->step.n_tokens, 32);
+    tear_down(b);
+}
+
+// As many streams as the step has tokens: a prompt still goes on, by a token a step.
+static void test_limited_prefill_never_stops(void **state) {
+    (void)state;
+    const pgd_sched_config tight = {
+        .max_num_batched_tokens = 4, .max_num_seqs = 4, .max_model_len = 200};
+    bench *b = set_up(100, 16, tight);
+    pgd_sched_limit_prefill(b->sched, 1);
+    for (int32_t i = 0; i < 4; i++) {
+        (void)add(b, i, 9, 40);
+    }
+    for (int32_t i = 0; i < 60; i++) {
+        run_step(b);
+        assert_true(b->step.n_tokens <= 4 && b->step.n_tokens - b->step.n_decode <= 4);
+    }
+    for (int32_t i = 0; i < 4; i++) {
+        assert_true(b->seqs[i].n_tokens > 9);
+    }
+    tear_down(b);
+}
+
 static void test_scored_prompts_are_cut_and_numbered(void **state) {
     (void)state;
     bench *b = set_up(64, 4,
@@ -384,6 +430,8 @@ int main(void) {
         cmocka_unit_test(test_prompt_is_cut_to_the_budget),
         cmocka_unit_test(test_decode_rows_come_first_and_share_the_budget),
         cmocka_unit_test(test_long_prompts_are_limited_by_the_threshold),
+        cmocka_unit_test(test_prefill_beside_streams_is_limited),
+        cmocka_unit_test(test_limited_prefill_never_stops),
         cmocka_unit_test(test_scored_prompts_are_cut_and_numbered),
         cmocka_unit_test(test_nobody_overtakes_a_prompt_that_does_not_fit),
         cmocka_unit_test(test_youngest_is_preempted_and_keeps_its_tokens),

@@ -134,13 +134,13 @@ pgd_status pgd_serve_add_prompt(pgd_serve_call *call, pgd_serve_choice *c, const
     pgd_text scratch = {0};
     pgd_status status = PGD_OK;
     const int32_t columns = o->n_prompt_logprobs + 1;
-    for (int32_t i = 0; call->echoes_logprobs && i < o->n_prompt && status == PGD_OK; i++) {
+    for (int32_t i = 0; call->body.echoes_logprobs && i < o->n_prompt && status == PGD_OK; i++) {
         const size_t row = (size_t)i * (size_t)columns;
         status =
             add_completion_token(call, c, o->prompt_ids[i], i > 0 ? o->prompt_logprobs + row : NULL,
                                  o->prompt_logprob_ids + row, columns, &scratch);
     }
-    if (status == PGD_OK && call->body.values[PGD_SERVE_prompt_logprobs].json != NULL) {
+    if (status == PGD_OK && call->body.values[PGD_API_prompt_logprobs].json != NULL) {
         status = add_prompt_list(call, &c->prompt, o, &scratch);
     }
     pgd_text_free(&scratch);
@@ -294,6 +294,53 @@ static pgd_status add_completion_chunk(pgd_serve_call *call, int32_t index, pgd_
     return end_chunk(call, out);
 }
 
+static pgd_status add_call_id(const pgd_serve_call *call, int32_t index, int32_t at,
+                              pgd_text *out) {
+    return pgd_text_format(out, "\"id\":\"call_%.20s%02x%02x\",\"type\":\"function\"", call->id + 9,
+                           (unsigned)index, (unsigned)at);
+}
+
+// One delta of a call: its id and name first, then pieces of its arguments.
+static pgd_status add_call_chunk(pgd_serve_call *call, int32_t index, int32_t at, pgd_str piece,
+                                 int32_t first, pgd_text *out) {
+    const pgd_api_tool_call *t = &call->choices[index].tools.calls[at];
+    PGD_TRY(begin_chunk(call, out));
+    PGD_TRY(pgd_text_format(
+        out, ",\"choices\":[{\"index\":%d,\"delta\":{\"tool_calls\":[{\"index\":%d,", index, at));
+    if (first) {
+        PGD_TRY(add_call_id(call, index, at, out));
+        PGD_TRY(pgd_text_format(out, ",\"function\":{\"name\":"));
+        PGD_TRY(pgd_json_add_str(out, pgd_text_view(&t->name)));
+        PGD_TRY(pgd_text_add(out, ",", 1));
+    } else {
+        PGD_TRY(pgd_text_format(out, "\"function\":{"));
+    }
+    PGD_TRY(pgd_text_format(out, "\"arguments\":"));
+    PGD_TRY(pgd_json_add_str(out, piece));
+    PGD_TRY(pgd_text_format(out, "}}]},\"logprobs\":null,\"finish_reason\":null}]"));
+    return end_chunk(call, out);
+}
+
+// What has come of the calls since the last time.
+static pgd_status add_call_chunks(pgd_serve_call *call, int32_t index, pgd_text *out) {
+    pgd_serve_choice *c = &call->choices[index];
+    const int32_t n = pgd_api_tools_shown(&c->tools);
+    for (int32_t at = c->n_calls_sent > 0 ? c->n_calls_sent - 1 : 0; at < n; at++) {
+        const pgd_str all = pgd_text_view(&c->tools.calls[at].arguments);
+        if (at == c->n_calls_sent) {
+            PGD_TRY(add_call_chunk(call, index, at, (pgd_str){"", 0}, 1, out));
+            c->n_calls_sent++;
+            c->call_sent = 0;
+        }
+        if (all.len > c->call_sent) {
+            const pgd_str piece = {all.ptr + c->call_sent, all.len - c->call_sent};
+            PGD_TRY(add_call_chunk(call, index, at, piece, 0, out));
+            c->call_sent = all.len;
+        }
+    }
+    return PGD_OK;
+}
+
 // What a chunk has shown is not shown again.
 static void clear_shown(pgd_serve_choice *c) {
     pgd_text_clear(&c->text);
@@ -325,6 +372,7 @@ pgd_status pgd_serve_add_chunk(pgd_serve_call *call, int32_t index, pgd_text *ou
         PGD_TRY(add_chat_chunk(call, index, NULL, &text, NULL, out));
     }
     clear_shown(c);
+    PGD_TRY(add_call_chunks(call, index, out));
     return c->finish_reason != NULL ? add_chat_chunk(call, index, NULL, NULL, c, out) : PGD_OK;
 }
 
@@ -337,12 +385,32 @@ pgd_status pgd_serve_add_usage_chunk(pgd_serve_call *call, pgd_text *out) {
 
 // ---- whole answers -----------------------------------------------------------------------------
 
+static pgd_status add_calls(const pgd_serve_call *call, int32_t index, pgd_text *out) {
+    const pgd_api_tools *t = &call->choices[index].tools;
+    const int32_t n = pgd_api_tools_shown(t);
+    for (int32_t at = 0; at < n; at++) {
+        PGD_TRY(pgd_text_format(out, at > 0 ? ",{" : ",\"tool_calls\":[{"));
+        PGD_TRY(add_call_id(call, index, at, out));
+        PGD_TRY(pgd_text_format(out, ",\"function\":{\"name\":"));
+        PGD_TRY(pgd_json_add_str(out, pgd_text_view(&t->calls[at].name)));
+        PGD_TRY(pgd_text_format(out, ",\"arguments\":"));
+        PGD_TRY(pgd_json_add_str(out, pgd_text_view(&t->calls[at].arguments)));
+        PGD_TRY(pgd_text_format(out, at + 1 < n ? "}}" : "}}]"));
+    }
+    return PGD_OK;
+}
+
 static pgd_status add_choice(const pgd_serve_call *call, int32_t index, pgd_text *out) {
     const pgd_serve_choice *c = &call->choices[index];
     PGD_TRY(pgd_text_format(out, "%s{\"index\":%d,%s", index > 0 ? "," : "", index,
                             call->is_chat ? "\"message\":{\"role\":\"assistant\",\"content\":"
                                           : "\"text\":"));
-    PGD_TRY(pgd_json_add_str(out, pgd_text_view(&c->text)));
+    if (c->text.len == 0 && pgd_api_tools_shown(&c->tools) > 0) {
+        PGD_TRY(pgd_text_format(out, "null"));
+    } else {
+        PGD_TRY(pgd_json_add_str(out, pgd_text_view(&c->text)));
+    }
+    PGD_TRY(add_calls(call, index, out));
     PGD_TRY(pgd_text_add(out, "}", call->is_chat ? 1 : 0));
     PGD_TRY(add_logprobs(call, c, out));
     PGD_TRY(add_finish(call, c, out));

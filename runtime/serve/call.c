@@ -116,7 +116,7 @@ static void on_delta(void *arg, pgd_request *request, const pgd_delta *d) {
         pgd_request_cancel(request);
         return;
     }
-    if (p->call->wants_prompt && !p->told && d->n_ids > 0) {
+    if (p->call->body.wants_prompt && !p->told && d->n_ids > 0) {
         p->told = 1;
         tell_prompt(p, request);
     }
@@ -171,9 +171,10 @@ static void free_call(pgd_serve_call *call) {
             pgd_text_free(texts[k]);
         }
         pgd_mem_free(c->stop_text);
+        pgd_api_tools_free(&c->tools);
     }
     pgd_serve_prompts_free(call);
-    pgd_serve_body_free(&call->body);
+    pgd_api_body_free(&call->body);
     pgd_text_free(&call->raw);
     pgd_text_free(&call->out);
     pgd_text_free(&call->chunk_head);
@@ -200,14 +201,6 @@ static void let_go(pgd_serve_call *call) {
     }
 }
 
-static void uncount(pgd_serve_call *call) {
-    if (call->counted) {
-        call->counted = 0;
-        call->server->waiting--;
-        call->server->waiting_tokens -= call->n_waiting_tokens;
-    }
-}
-
 static void cancel_all(pgd_serve_call *call) {
     call->gone = 1;
     for (int32_t i = 0; is_submitted(call) && i < call->n_prompts; i++) {
@@ -218,8 +211,22 @@ static void cancel_all(pgd_serve_call *call) {
     }
 }
 
+static int64_t tokens_made(const pgd_serve_call *call) {
+    int64_t made = 0;
+    for (int32_t i = 0; call->choices != NULL && i < call->n_prompts * call->n; i++) {
+        made += call->choices[i].n_output;
+    }
+    return made;
+}
+
+// The exchange is answered. Until the job is done, what it has made is the text worker's.
 static void over(pgd_serve_call *call) {
-    uncount(call);
+    pgd_serve_quotas *q = call->server->quotas;
+    if (is_submitted(call)) {
+        pgd_serve_quota_spend(q, call->key, pgd_clock_ns(), tokens_made(call));
+    }
+    pgd_serve_quota_leave(q, call->key);
+    pgd_serve_call_uncount(call);
     call->x = NULL;
     pgd_serve_calls_remove(call);
 }
@@ -242,65 +249,13 @@ static void fail(pgd_serve_call *call) {
     }
     pgd_text_clear(&call->out);
     if (pgd_text_format(&call->out, "data: ") == PGD_OK &&
-        pgd_serve_error_add(&call->out, &call->error) == PGD_OK &&
+        pgd_api_error_add(&call->out, &call->error) == PGD_OK &&
         pgd_text_format(&call->out, "\n\n") == PGD_OK) {
         pgd_serve_exchange_send(x, pgd_text_view(&call->out));
     }
     pgd_serve_answered(call->server, x, call->error.status, call);
     over(call);
     pgd_serve_exchange_end(x);
-}
-
-static void observe_delta(pgd_serve_call *call, const pgd_delta *d, uint64_t now) {
-    pgd_serve_metrics *m = &call->server->metrics;
-    if (d->n_ids == 0) {
-        return;
-    }
-    if (call->first_ns == 0) {
-        call->first_ns = now;
-        uncount(call);
-        pgd_serve_observe(m, PGD_SERVE_H_time_to_first_token_seconds,
-                          (double)(now - call->start_ns) / 1e9);
-    } else {
-        pgd_serve_observe(m, PGD_SERVE_H_inter_token_latency_seconds,
-                          (double)(now - call->last_token_ns) / 1e9 / d->n_ids);
-    }
-    call->last_token_ns = now;
-}
-
-static void observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t now) {
-    pgd_serve_metrics *m = &call->server->metrics;
-    int32_t made = 0;
-    for (int32_t i = 0; i < call->n; i++) {
-        pgd_serve_choice *c = &call->choices[p->index * call->n + i];
-        const char *reason = c->finish_reason != NULL ? c->finish_reason : "error";
-        const int32_t end = strcmp(reason, "stop") == 0     ? PGD_SERVE_END_stop
-                            : strcmp(reason, "length") == 0 ? PGD_SERVE_END_length
-                            : strcmp(reason, "abort") == 0  ? PGD_SERVE_END_abort
-                                                            : PGD_SERVE_END_error;
-        m->ended[end]++;
-        made += c->n_output;
-        pgd_serve_observe(m, PGD_SERVE_H_request_generation_tokens, c->n_output);
-    }
-    pgd_output o = {.size = sizeof(o)};
-    pgd_request_output(p->request, &o);
-    const double total = (double)(now - call->start_ns) / 1e9;
-    pgd_serve_observe(m, PGD_SERVE_H_e2e_request_latency_seconds, total);
-    pgd_serve_observe(m, PGD_SERVE_H_request_prompt_tokens, (double)p->ids.n);
-    if (o.first_ns == 0 || o.first_ns < o.queued_ns) {
-        return;
-    }
-    pgd_serve_observe(m, PGD_SERVE_H_request_queue_time_seconds, (double)o.queued_ns / 1e9);
-    pgd_serve_observe(m, PGD_SERVE_H_request_prefill_time_seconds,
-                      (double)(o.first_ns - o.queued_ns) / 1e9);
-    pgd_serve_observe(m, PGD_SERVE_H_request_decode_time_seconds,
-                      (double)(o.total_ns - o.first_ns) / 1e9);
-    pgd_serve_observe(m, PGD_SERVE_H_request_inference_time_seconds,
-                      (double)(o.total_ns - o.queued_ns) / 1e9);
-    if (made > call->n) {
-        pgd_serve_observe(m, PGD_SERVE_H_request_time_per_output_token_seconds,
-                          (double)(o.total_ns - o.first_ns) / 1e9 / (made - call->n) * call->n);
-    }
 }
 
 static const void *take(const char **at, size_t bytes) {
@@ -344,6 +299,24 @@ static pgd_status add_echo(pgd_serve_prompt *p, pgd_serve_choice *c) {
     return pgd_text_add_str(&c->text, pgd_text_view(&p->text));
 }
 
+// The delta's text into content and calls of tools.
+static pgd_status add_text(pgd_serve_call *call, pgd_serve_choice *c, const pgd_delta *d) {
+    if (!call->wants_calls) {
+        return add_bytes(&c->text, d->text, d->text_len);
+    }
+    if (!pgd_api_int(&call->body, PGD_API_parallel_tool_calls, 1)) {
+        c->tools.most = 1;
+    }
+    PGD_TRY(pgd_api_tools_read(&c->tools, (pgd_str){d->text, d->text_len}, &c->text));
+    if (c->finish_reason == NULL) {
+        return PGD_OK;
+    }
+    if (strcmp(c->finish_reason, "stop") == 0 && pgd_api_tools_shown(&c->tools) > 0) {
+        c->finish_reason = "tool_calls";
+    }
+    return pgd_api_tools_end(&c->tools, &c->text);
+}
+
 static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
     const char *at = (const char *)(r + 1);
     pgd_serve_prompt *p = &call->prompts[r->prompt];
@@ -369,10 +342,10 @@ static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
         p->cached_known = 1;
         call->n_cached += d.n_cached;
     }
-    observe_delta(call, &d, now);
+    pgd_serve_observe_delta(call, &d, now);
     status = status == PGD_OK ? add_echo(p, c) : status;
     status = status == PGD_OK ? pgd_serve_add_delta(call, c, &d) : status;
-    status = status == PGD_OK ? add_bytes(&c->text, d.text, d.text_len) : status;
+    status = status == PGD_OK ? add_text(call, c, &d) : status;
     if (status == PGD_OK && call->stream) {
         status = pgd_serve_add_chunk(call, index, &call->out);
     }
@@ -380,14 +353,14 @@ static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
     if (c->finish_reason != NULL && call->error.status == 0 &&
         (strcmp(c->finish_reason, "error") == 0 || strcmp(c->finish_reason, "abort") == 0)) {
         const int32_t lost = strcmp(c->finish_reason, "error") == 0;
-        (void)pgd_serve_refuse(&call->error, lost ? 500 : 503, NULL, NULL,
-                               lost ? "the engine failed on this request"
-                                    : "the server ended this request; it is shutting down");
+        (void)pgd_api_refuse(&call->error, lost ? 500 : 503, NULL, NULL,
+                             lost ? "the engine failed on this request"
+                                  : "the server ended this request; it is shutting down");
     }
     if (d.done) {
         p->done = 1;
         call->n_running--;
-        observe_end(call, p, now);
+        pgd_serve_observe_end(call, p, now);
     }
     return status;
 }
@@ -407,7 +380,7 @@ static void read_records(pgd_serve_call *call) {
     }
     pgd_text_clear(&call->reading);
     if (status != PGD_OK || call->lost) {
-        (void)pgd_serve_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
+        (void)pgd_api_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
     }
 }
 
@@ -428,7 +401,7 @@ static void finish(pgd_serve_call *call) {
     if (!call->stream) {
         status = pgd_serve_add_answer(call, &call->out);
         if (status != PGD_OK) {
-            (void)pgd_serve_refuse_status(&call->error, status, NULL);
+            (void)pgd_api_refuse_status(&call->error, status, NULL);
             fail(call);
             return;
         }
@@ -488,6 +461,9 @@ static void on_arrived(void *arg) {
         return;
     }
     pgd_text swap = call->reading;
+    if (call->x != NULL && call->deadline_ns > 0) {
+        pgd_serve_loop_tick_by(call->loop, call->deadline_ns);
+    }
     call->reading = call->arrived;
     call->arrived = swap;
     const int32_t lost_ends = call->lost_ends;
@@ -503,8 +479,25 @@ static void on_arrived(void *arg) {
     let_go(call);
 }
 
-// Called about once a second for each open call: a comment into silent streams.
+static void end_with_error(pgd_serve_call *call) {
+    fail(call);
+    cancel_all(call);
+    let_go(call);
+}
+
+// Called about once a second for each open call, and at its deadline: ends it then; else a comment
+// into silent streams.
 void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now) {
+    if (is_submitted(call) && call->deadline_ns > 0) {
+        if (now >= call->deadline_ns) {
+            call->server->metrics.timeouts++;
+            (void)pgd_api_refuse(&call->error, 408, NULL, "timeout",
+                                 "the request has reached its deadline");
+            end_with_error(call);
+            return;
+        }
+        pgd_serve_loop_tick_by(call->loop, call->deadline_ns);
+    }
     const uint64_t silence = (uint64_t)call->server->o.keep_alive_s * UINT64_C(1000000000);
     if (is_submitted(call) && call->stream && now - call->last_ns >= silence) {
         begin_stream(call);
@@ -513,13 +506,10 @@ void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now) {
     }
 }
 
-// The server ends: an error event, or 503.
-void pgd_serve_call_abort(pgd_serve_call *call) {
-    (void)pgd_serve_refuse(&call->error, 503, NULL, NULL,
-                           "the server ended this request; it is shutting down");
-    fail(call);
-    cancel_all(call);
-    let_go(call);
+void pgd_serve_call_abort(pgd_serve_call *call, const char *why) {
+    call->error.retry_after_s = 5;
+    (void)pgd_api_refuse(&call->error, 503, NULL, NULL, "%s", why);
+    end_with_error(call);
 }
 
 static void name_call(pgd_serve_call *call) {
@@ -533,27 +523,40 @@ static void name_call(pgd_serve_call *call) {
 }
 
 void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat) {
-    pgd_serve_error e = {0};
+    pgd_api_error e = {0};
     if (s->draining) {
         e.retry_after_s = 5;
-        (void)pgd_serve_refuse(&e, 503, NULL, NULL, "the server is shutting down");
+        (void)pgd_api_refuse(&e, 503, NULL, NULL, "the server is shutting down");
+    } else if (s->stuck) {
+        e.retry_after_s = 5;
+        (void)pgd_api_refuse(&e, 503, NULL, "stuck", "the device does not answer");
     } else if (s->waiting >= s->o.max_queued_requests) {
         e.retry_after_s = 1;
         s->metrics.rejected_queue++;
-        (void)pgd_serve_refuse(&e, 429, NULL, "queue_full",
-                               "%d requests are waiting, which is the most allowed",
-                               s->o.max_queued_requests);
+        (void)pgd_api_refuse(&e, 429, NULL, "queue_full",
+                             "%d requests are waiting, which is the most allowed",
+                             s->o.max_queued_requests);
+    }
+    const int32_t key =
+        s->keys != NULL
+            ? pgd_serve_keys_find(s->keys, pgd_serve_exchange_header(x, "Authorization"))
+            : 0;
+    if (e.status == 0 &&
+        pgd_serve_quota_enter(s->quotas, key, pgd_serve_exchange_start_ns(x), &e) != 0) {
+        s->metrics.rejected_keys++;
     }
     pgd_serve_call *call = e.status == 0 ? pgd_mem_alloc(1, sizeof(*call)) : NULL;
     if (call == NULL) {
         if (e.status == 0) {
-            (void)pgd_serve_refuse_status(&e, PGD_OUT_OF_MEMORY, NULL);
+            pgd_serve_quota_leave(s->quotas, key);
+            (void)pgd_api_refuse_status(&e, PGD_OUT_OF_MEMORY, NULL);
         }
         pgd_serve_reply_error(s, x, &e);
         return;
     }
     call->server = s;
     call->x = x;
+    call->key = key;
     call->is_chat = is_chat;
     call->loop = pgd_serve_exchange_loop(x);
     call->note = (pgd_serve_note){.fn = on_arrived, .arg = call};
@@ -566,15 +569,12 @@ void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat)
     pgd_serve_exchange_keep(x, on_gone, call);
     pgd_serve_calls_add(call);
     if (pgd_text_add_str(&call->raw, pgd_serve_exchange_body(x)) != PGD_OK) {
-        (void)pgd_serve_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
+        (void)pgd_api_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
         call->job_done = 1;
         fail(call);
         let_go(call);
         return;
     }
-    call->key = s->keys != NULL
-                    ? pgd_serve_keys_find(s->keys, pgd_serve_exchange_header(x, "Authorization"))
-                    : 0;
     call->counted = 1;
     s->waiting++;
     pgd_serve_workers_add(s->workers, &call->job);

@@ -21,10 +21,11 @@
 #include "base/mem.h"
 #include "os/socket.h"
 #include "os/thread.h"
+#include "serve/gate.h"
 
-#define READ_AHEAD_BYTES  65536
-#define WRITE_STALL_S     60
-#define REFUSED_BODY_MORE (UINT64_C(1) << 20) // read and refused by us, with a sentence
+#define READ_AHEAD_BYTES 65536
+#define WRITE_STALL_S    60
+#define ABOVE_OURS       65536 // libevent's own limits lie above ours, which have a sentence
 
 struct pgd_serve_loop {
     pgd_serve_http_options options;
@@ -33,7 +34,10 @@ struct pgd_serve_loop {
     struct evhttp_bound_socket *bound;
     struct event *wake;
     struct event *tick; // NULL: nobody wants it
+    struct event *soon; // a tick before its time
+    uint64_t soon_ns;   // when, 0 = none
     SSL_CTX *tls;
+    pgd_serve_gates gates;
     int32_t port;
     int32_t running;
     _Atomic int32_t exchanges;
@@ -50,6 +54,7 @@ struct pgd_serve_exchange {
     pgd_serve_loop *loop;
     struct evhttp_request *request;
     struct evhttp_connection *connection; // NULL = the client has left
+    pgd_serve_gate *gate;                 // of the connection
     pgd_serve_exchange *prev;
     pgd_serve_exchange *next;
     void (*on_gone)(void *arg);
@@ -105,21 +110,41 @@ static void run_tick(evutil_socket_t fd, short what, void *arg) {
     loop->options.tick(loop->options.tick_arg);
 }
 
+static void run_soon(evutil_socket_t fd, short what, void *arg) {
+    pgd_serve_loop *loop = arg;
+    loop->soon_ns = 0;
+    run_tick(fd, what, arg);
+}
+
+void pgd_serve_loop_tick_by(pgd_serve_loop *loop, uint64_t ns) {
+    if (loop->soon_ns != 0 && loop->soon_ns <= ns) {
+        return;
+    }
+    const uint64_t now = pgd_clock_ns();
+    const uint64_t us = ns > now ? (ns - now) / 1000 + 1 : 0;
+    const struct timeval when = {.tv_sec = (long)(us / 1000000), .tv_usec = (long)(us % 1000000)};
+    loop->soon_ns = ns;
+    event_add(loop->soon, &when);
+}
+
 static void on_request(struct evhttp_request *request, void *arg);
 
 static struct bufferevent *make_connection(struct event_base *base, void *arg) {
     pgd_serve_loop *loop = arg;
+    struct bufferevent *bev = NULL;
     if (loop->tls == NULL) {
-        return bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
+        bev = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
+    } else {
+        SSL *ssl = SSL_new(loop->tls);
+        bev = ssl != NULL ? bufferevent_openssl_socket_new(base, -1, ssl, BUFFEREVENT_SSL_ACCEPTING,
+                                                           BEV_OPT_CLOSE_ON_FREE)
+                          : NULL;
+        if (bev != NULL) {
+            bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
+        }
     }
-    SSL *ssl = SSL_new(loop->tls);
-    if (ssl == NULL) {
-        return NULL;
-    }
-    struct bufferevent *bev = bufferevent_openssl_socket_new(
-        base, -1, ssl, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE);
     if (bev != NULL) {
-        bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
+        (void)pgd_serve_gates_add(&loop->gates, bev);
     }
     return bev;
 }
@@ -182,10 +207,19 @@ static pgd_status open_loop(pgd_serve_loop *loop) {
     if (loop->http == NULL || loop->wake == NULL) {
         return pgd_fail(PGD_OUT_OF_MEMORY, "no memory for an event loop");
     }
+    loop->gates = (pgd_serve_gates){.base = loop->base,
+                                    .limits = o->limits,
+                                    .head_s = o->head_s,
+                                    .max_connections = o->max_connections,
+                                    .n_connections = o->n_connections,
+                                    .refused = o->refused,
+                                    .arg = o->arg};
+    PGD_TRY(pgd_serve_gates_open(&loop->gates));
     if (o->tick != NULL) {
         const struct timeval second = {.tv_sec = 1};
         loop->tick = event_new(loop->base, -1, EV_PERSIST, run_tick, loop);
-        if (loop->tick == NULL || event_add(loop->tick, &second) != 0) {
+        loop->soon = evtimer_new(loop->base, run_soon, loop);
+        if (loop->tick == NULL || loop->soon == NULL || event_add(loop->tick, &second) != 0) {
             return pgd_fail(PGD_OUT_OF_MEMORY, "no memory for a timer");
         }
     }
@@ -194,8 +228,8 @@ static pgd_status open_loop(pgd_serve_loop *loop) {
     evhttp_set_allowed_methods(loop->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
                                                EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
                                                EVHTTP_REQ_PATCH | EVHTTP_REQ_OPTIONS);
-    evhttp_set_max_headers_size(loop->http, o->header_bytes);
-    evhttp_set_max_body_size(loop->http, (ev_ssize_t)(o->body_bytes + REFUSED_BODY_MORE));
+    evhttp_set_max_headers_size(loop->http, o->limits.header_bytes + ABOVE_OURS);
+    evhttp_set_max_body_size(loop->http, (ev_ssize_t)(o->limits.body_bytes + ABOVE_OURS));
     evhttp_set_timeout(loop->http, o->idle_s);
     return listen_on(loop);
 }
@@ -257,11 +291,15 @@ void pgd_serve_loop_destroy(pgd_serve_loop *loop) {
     if (loop->http != NULL) {
         evhttp_free(loop->http); // closes connections; open exchanges hear of it
     }
+    pgd_serve_gates_close(&loop->gates);
     if (loop->wake != NULL) {
         event_free(loop->wake);
     }
     if (loop->tick != NULL) {
         event_free(loop->tick);
+    }
+    if (loop->soon != NULL) {
+        event_free(loop->soon);
     }
     if (loop->base != NULL) {
         event_base_free(loop->base);
@@ -287,15 +325,17 @@ static void unlink_exchange(pgd_serve_exchange *x) {
         x->next->prev = x->prev;
     }
     x->loop->exchanges--;
+    if (x->gate != NULL && x->connection != NULL) {
+        pgd_serve_gate_idle(x->gate);
+    }
     pgd_mem_free(x);
 }
 
 // A connection that failed has let go of its request, which is ours then; one that evhttp_free
 // closes frees it itself.
-static void on_closed(struct evhttp_connection *connection, void *arg) {
+static void on_closed(void *arg) {
     pgd_serve_exchange *x = arg;
     struct evhttp_request *request = x->request;
-    (void)connection;
     x->connection = NULL;
     if (x->on_gone != NULL) {
         x->on_gone(x->arg);
@@ -330,7 +370,8 @@ static void watch(pgd_serve_exchange *x) {
 // Gives the connection back to evhttp for its next request.
 static void unwatch(pgd_serve_exchange *x) {
     struct bufferevent *bev = evhttp_connection_get_bufferevent(x->connection);
-    evhttp_connection_set_closecb(x->connection, NULL, NULL);
+    pgd_serve_gate_idle(x->gate); // sending may end the connection, and the gate with it
+    x->gate = NULL;
     bufferevent_setwatermark(bev, EV_READ, 0, 0);
     set_idle_timeout(x, x->loop->options.idle_s);
 }
@@ -338,14 +379,19 @@ static void unwatch(pgd_serve_exchange *x) {
 static void on_request(struct evhttp_request *request, void *arg) {
     pgd_serve_loop *loop = arg;
     pgd_serve_exchange *x = pgd_mem_alloc(1, sizeof(*x));
-    if (x == NULL) {
-        evhttp_send_error(request, 503, NULL);
+    struct evhttp_connection *connection = evhttp_request_get_connection(request);
+    pgd_serve_gate *gate = pgd_serve_gate_of(&loop->gates, connection);
+    if (x == NULL || gate == NULL) {
+        pgd_mem_free(x);
+        evhttp_connection_free(connection); // no memory, even for saying so
         return;
     }
+    pgd_serve_gate_busy(gate, NULL, NULL);
     const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request);
     x->loop = loop;
     x->request = request;
-    x->connection = evhttp_request_get_connection(request);
+    x->connection = connection;
+    x->gate = gate;
     x->path = uri != NULL ? evhttp_uri_get_path(uri) : NULL;
     x->path = x->path != NULL && x->path[0] != '\0' ? x->path : "/";
     x->start_ns = pgd_clock_ns();
@@ -355,7 +401,6 @@ static void on_request(struct evhttp_request *request, void *arg) {
     }
     loop->open = x;
     loop->exchanges++;
-    pgd_os_socket_no_delay(bufferevent_getfd(evhttp_connection_get_bufferevent(x->connection)));
     loop->options.handler(loop->options.arg, x);
 }
 
@@ -405,7 +450,7 @@ void pgd_serve_exchange_keep(pgd_serve_exchange *x, void (*on_gone)(void *arg), 
     x->on_gone = on_gone;
     x->arg = arg;
     x->kept = 1;
-    evhttp_connection_set_closecb(x->connection, on_closed, x);
+    pgd_serve_gate_busy(x->gate, on_closed, x);
     watch(x);
 }
 
@@ -467,10 +512,9 @@ void pgd_serve_exchange_end(pgd_serve_exchange *x) {
 }
 
 void pgd_serve_exchange_cut(pgd_serve_exchange *x) {
-    x->on_gone = NULL;
-    evhttp_connection_set_closecb(x->connection, NULL, NULL);
-    evhttp_connection_free(x->connection); // frees the request with it
+    struct evhttp_connection *connection = x->connection;
     unlink_exchange(x);
+    evhttp_connection_free(connection); // frees the request with it
 }
 
 uint64_t pgd_serve_exchange_pending(const pgd_serve_exchange *x) {

@@ -12,23 +12,29 @@
 
 #include <stdint.h>
 
+#include "api/error.h"
 #include "base/str.h"
+#include "serve/head.h"
 
 typedef struct pgd_serve_loop pgd_serve_loop;
 typedef struct pgd_serve_exchange pgd_serve_exchange;
 
 typedef struct pgd_serve_http_options {
     const char *host;
-    int32_t port;         // 0 = any free one
-    int32_t shared;       // 1: another loop has this port
-    int32_t header_bytes; // limits of a request
-    uint64_t body_bytes;
-    int32_t idle_s;        // of a connection without a request
+    int32_t port;   // 0 = any free one
+    int32_t shared; // 1: another loop has this port
+    int32_t head_s; // for a request's head to come
+    pgd_serve_head_limits limits;
+    int32_t idle_s; // of a connection without a request
+    int32_t max_connections;
+    _Atomic int32_t *n_connections; // of all loops together
+    // What never became an exchange: broken, too large, too slow, one connection too many.
+    void (*refused)(void *arg, const pgd_api_error *e, const char *peer);
     const char *cert_file; // PEM, both or none: TLS
     const char *key_file;
     void (*handler)(void *arg, pgd_serve_exchange *x);
     void *arg;
-    void (*tick)(void *arg); // once a second; may be NULL
+    void (*tick)(void *arg); // once a second, and when it was asked for; may be NULL
     void *tick_arg;
 } pgd_serve_http_options;
 
@@ -45,6 +51,9 @@ void pgd_serve_loop_drain(pgd_serve_loop *loop);
 void pgd_serve_loop_stop(pgd_serve_loop *loop);
 void pgd_serve_loop_destroy(pgd_serve_loop *loop);       // NULL is fine
 int32_t pgd_serve_loop_open(const pgd_serve_loop *loop); // [any] exchanges
+
+// A tick at that time, beside those of every second; the loop's thread.
+void pgd_serve_loop_tick_by(pgd_serve_loop *loop, uint64_t ns);
 
 // Work for the loop's thread. The note belongs to the caller and may be posted again only after fn
 // was entered.

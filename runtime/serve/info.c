@@ -19,7 +19,7 @@ const char *pgd_serve_model(const pgd_server *s) {
     return name_at(s, 0);
 }
 
-int32_t pgd_serve_check_model(const pgd_server *s, pgd_str name, pgd_serve_error *e) {
+int32_t pgd_serve_check_model(const pgd_server *s, pgd_str name, pgd_api_error *e) {
     if (name.len == 0) {
         return 0;
     }
@@ -34,7 +34,7 @@ int32_t pgd_serve_check_model(const pgd_server *s, pgd_str name, pgd_serve_error
                      ? pgd_text_format(&list, "%s\"%s\"", i > 0 ? ", " : "", name_at(s, i))
                      : status;
     }
-    (void)pgd_serve_refuse(
+    (void)pgd_api_refuse(
         e, 404, "model", "model_not_found", "the model \"%.*s\" is not served here; %s is",
         (int)(name.len < 128 ? name.len : 128), name.ptr, status == PGD_OK ? list.ptr : "another");
     pgd_text_free(&list);
@@ -63,11 +63,11 @@ static pgd_status add_models(const pgd_server *s, pgd_text *t) {
 
 // Replies with t, or with 500 when it could not be made.
 static void reply(pgd_server *s, pgd_serve_exchange *x, pgd_status status, pgd_text *t) {
-    pgd_serve_error e = {0};
+    pgd_api_error e = {0};
     if (status == PGD_OK) {
         pgd_serve_reply_json(s, x, 200, pgd_text_view(t));
     } else {
-        (void)pgd_serve_refuse_status(&e, status, NULL);
+        (void)pgd_api_refuse_status(&e, status, NULL);
         pgd_serve_reply_error(s, x, &e);
     }
     pgd_text_free(t);
@@ -75,7 +75,7 @@ static void reply(pgd_server *s, pgd_serve_exchange *x, pgd_status status, pgd_t
 
 void pgd_serve_get_models(pgd_server *s, pgd_serve_exchange *x, const char *id) {
     pgd_text t = {0};
-    pgd_serve_error e = {0};
+    pgd_api_error e = {0};
     if (id != NULL && pgd_serve_check_model(s, pgd_str_of(id), &e) != 0) {
         pgd_serve_reply_error(s, x, &e);
         return;
@@ -109,6 +109,7 @@ void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x) {
         .running = stats.n_running,
         .waiting = stats.n_waiting,
         .open = pgd_serve_open(s),
+        .connections = s->n_connections,
         .block_size = s->info.block_size,
         .num_blocks = s->info.num_blocks,
         .kv_usage = stats.num_blocks > 0 ? (double)stats.blocks_used / stats.num_blocks : 0.0,
@@ -119,6 +120,11 @@ void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x) {
         .cache_queries = stats.n_prompt_tokens_asked,
         .cache_hits = stats.n_prompt_tokens_cached,
         .steps = stats.n_steps,
+        .max_stall_ns = stats.max_stall_ns,
+        .stall_bound_ns = (uint64_t)s->o.engine.max_stall_ms * UINT64_C(1000000),
+        .limited_steps = stats.n_limited_steps,
+        .prefill_limit = stats.prefill_limit,
+        .stuck = s->stuck,
     };
     const pgd_status status = pgd_serve_metrics_add(&t, &s->metrics, &g);
     if (status != PGD_OK) {

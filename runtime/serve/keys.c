@@ -84,6 +84,10 @@ void pgd_serve_keys_close(pgd_serve_keys *k) {
     }
 }
 
+int32_t pgd_serve_keys_count(const pgd_serve_keys *k) {
+    return k != NULL ? k->n : 0;
+}
+
 int32_t pgd_serve_keys_find(const pgd_serve_keys *k, const char *authorization) {
     key_hash given;
     int32_t found = 0;

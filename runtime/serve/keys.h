@@ -10,7 +10,8 @@ typedef struct pgd_serve_keys pgd_serve_keys;
 //   fails  NOT_FOUND, DENIED (file), INVALID (an empty key)
 pgd_status pgd_serve_keys_open(const char *const *keys, uint32_t n, const char *file,
                                pgd_serve_keys **out) PGD_MUST_USE;
-void pgd_serve_keys_close(pgd_serve_keys *k); // NULL is fine
+void pgd_serve_keys_close(pgd_serve_keys *k);          // NULL is fine
+int32_t pgd_serve_keys_count(const pgd_serve_keys *k); // NULL: 0
 // [any] Number of the key (from 1) that an Authorization header "Bearer KEY" holds; 0 = none.
 int32_t pgd_serve_keys_find(const pgd_serve_keys *k, const char *authorization);
 

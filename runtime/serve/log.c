@@ -87,7 +87,7 @@ void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t stat
     if (status >= PGD_SERVE_STATUS_MIN && status <= PGD_SERVE_STATUS_MAX) {
         s->metrics.answered[status - PGD_SERVE_STATUS_MIN]++;
     }
-    if (s->o.log == NULL) {
+    if (s->o.log == NULL || s->o.no_access_log) {
         return;
     }
     const double ms = (double)(pgd_clock_ns() - pgd_serve_exchange_start_ns(x)) / 1e6;
@@ -103,4 +103,42 @@ void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t stat
         s->o.log(s->o.log_arg, status, pgd_text_view(&line));
     }
     pgd_text_free(&line);
+}
+
+// A line that is about no exchange.
+static void write_event(pgd_server *s, int32_t status, const char *event, const char *sentence,
+                        const char *peer) {
+    pgd_text line = {0};
+    char time[96];
+    format_time(pgd_clock_unix_ms(), time);
+    pgd_status added = PGD_OK;
+    if (s->o.log_json) {
+        added = pgd_text_format(&line,
+                                "{\"time\":\"%s\",\"level\":\"%s\",\"event\":\"%s\",\"status\":"
+                                "%d,\"client\":\"%s\",\"message\":",
+                                time, status >= 500 ? "error" : "info", event, status, peer);
+        added = added == PGD_OK ? pgd_json_add_str(&line, pgd_str_of(sentence)) : added;
+        added = added == PGD_OK ? pgd_text_add(&line, "}\n", 2) : added;
+    } else {
+        added = pgd_text_format(&line, "%s %d %s: %s%s%s\n", time, status, event, sentence,
+                                peer[0] != '\0' ? ", " : "", peer);
+    }
+    if (added == PGD_OK) {
+        s->o.log(s->o.log_arg, status, pgd_text_view(&line));
+    }
+    pgd_text_free(&line);
+}
+
+void pgd_serve_refused(void *server, const pgd_api_error *e, const char *peer) {
+    pgd_server *s = server;
+    s->metrics.answered[e->status - PGD_SERVE_STATUS_MIN]++;
+    if (s->o.log != NULL && !s->o.no_access_log) {
+        write_event(s, e->status, "refused", e->message, peer);
+    }
+}
+
+void pgd_serve_say(pgd_server *s, const char *event, const char *sentence) {
+    if (s->o.log != NULL) {
+        write_event(s, 500, event, sentence, "");
+    }
 }

@@ -91,8 +91,17 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
          (double)g->cache_queries},
         {"vllm", "prefix_cache_hits_total", "counter", "tokens found there", (double)g->cache_hits},
         {"pagoda", "steps_total", "counter", "steps of the engine", (double)g->steps},
-        {"pagoda", "max_stall_seconds", "gauge", "longest step that running streams waited for",
+        {"pagoda", "max_stall_seconds", "gauge",
+         "longest step in which running answers waited for prompts of others",
          (double)g->max_stall_ns / 1e9},
+        {"pagoda", "stall_bound_seconds", "gauge", "what --max-stall-ms allows, 0 = no bound",
+         (double)g->stall_bound_ns / 1e9},
+        {"pagoda", "prefill_limit_tokens", "gauge",
+         "prompt tokens the next step may take beside running answers, 0 = any", g->prefill_limit},
+        {"pagoda", "limited_steps_total", "counter", "steps that took as many as that",
+         (double)g->limited_steps},
+        {"pagoda", "stuck", "gauge", "1: a step takes longer than --watchdog-s allows", g->stuck},
+        {"pagoda", "open_connections", "gauge", "connections of clients", g->connections},
         {"pagoda", "open_exchanges", "gauge", "requests being answered", g->open},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -121,10 +130,12 @@ static pgd_status add_server(pgd_text *t, const pgd_serve_metrics *m, const char
                             "# TYPE vllm:admission_rejections_total counter\n"
                             "vllm:admission_rejections_total{%s,reason=\"requests\"} %llu\n"
                             "vllm:admission_rejections_total{%s,reason=\"tokens\"} %llu\n"
+                            "vllm:admission_rejections_total{%s,reason=\"key\"} %llu\n"
                             "# HELP http_requests_total answers by status\n"
                             "# TYPE http_requests_total counter\n",
                             labels, (unsigned long long)m->rejected_queue, labels,
-                            (unsigned long long)m->rejected_tokens));
+                            (unsigned long long)m->rejected_tokens, labels,
+                            (unsigned long long)m->rejected_keys));
     for (int32_t i = 0; i <= PGD_SERVE_STATUS_MAX - PGD_SERVE_STATUS_MIN; i++) {
         if (m->answered[i] > 0) {
             PGD_TRY(pgd_text_format(t, "http_requests_total{status=\"%d\"} %llu\n",
@@ -135,6 +146,11 @@ static pgd_status add_server(pgd_text *t, const pgd_serve_metrics *m, const char
                       labels, (double)m->unknown_fields));
     PGD_TRY(add_value(t, "pagoda", "clients_left_total", "counter",
                       "clients that left before the end", labels, (double)m->clients_left));
+    PGD_TRY(add_value(t, "pagoda", "request_timeouts_total", "counter",
+                      "requests ended by their deadline", labels, (double)m->timeouts));
+    PGD_TRY(add_value(t, "pagoda", "stuck_steps_total", "counter",
+                      "steps that took longer than --watchdog-s allows", labels,
+                      (double)m->stuck_steps));
     return add_value(t, "pagoda", "slow_readers_total", "counter",
                      "streams ended because nobody read them", labels, (double)m->slow_readers);
 }

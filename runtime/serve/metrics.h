@@ -39,6 +39,9 @@ typedef struct pgd_serve_metrics {
     _Atomic uint64_t unknown_fields;
     _Atomic uint64_t clients_left;
     _Atomic uint64_t slow_readers;
+    _Atomic uint64_t rejected_keys;
+    _Atomic uint64_t timeouts;
+    _Atomic uint64_t stuck_steps;
 } pgd_serve_metrics;
 
 // What the engine tells at the moment of asking.
@@ -48,6 +51,7 @@ typedef struct pgd_serve_gauges {
     int32_t running;
     int32_t waiting;
     int32_t open; // exchanges
+    int32_t connections;
     int32_t block_size;
     int32_t num_blocks;
     double kv_usage; // 0 to 1
@@ -59,6 +63,10 @@ typedef struct pgd_serve_gauges {
     uint64_t cache_hits;
     uint64_t steps;
     uint64_t max_stall_ns; // longest step that held running streams
+    uint64_t stall_bound_ns;
+    uint64_t limited_steps;
+    int32_t prefill_limit;
+    int32_t stuck; // 1: the step under way has taken longer than the watchdog allows
 } pgd_serve_gauges;
 
 // [any] value in the unit of the name (seconds, tokens).

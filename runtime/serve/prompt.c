@@ -17,10 +17,10 @@ static const pgd_json *value_of(const pgd_serve_call *call, int32_t field) {
 // ---- chat --------------------------------------------------------------------------------------
 
 static int32_t refuse_part(pgd_serve_call *call, uint32_t at, pgd_str type) {
-    return pgd_serve_refuse(&call->error, 400, "messages", NULL,
-                            "messages[%u]: a content part of type \"%.*s\" is not supported; "
-                            "\"text\" is allowed",
-                            at, (int)(type.len < 32 ? type.len : 32), type.ptr);
+    return pgd_api_refuse(&call->error, 400, "messages", NULL,
+                          "messages[%u]: a content part of type \"%.*s\" is not supported; "
+                          "\"text\" is allowed",
+                          at, (int)(type.len < 32 ? type.len : 32), type.ptr);
 }
 
 // A content of parts becomes one string, its texts on lines of their own.
@@ -105,8 +105,8 @@ static int32_t add_message(pgd_serve_call *call, uint32_t at, const pgd_json *m,
                            pgd_status *status) {
     pgd_str role;
     if (!pgd_json_is(m, PGD_JSON_OBJECT) || !pgd_json_to_str(pgd_json_get(m, "role"), &role)) {
-        return pgd_serve_refuse(&call->error, 400, "messages", NULL,
-                                "messages[%u]: an object with a \"role\" is allowed", at);
+        return pgd_api_refuse(&call->error, 400, "messages", NULL,
+                              "messages[%u]: an object with a \"role\" is allowed", at);
     }
     *status = pgd_text_add(out, at > 0 ? ",{" : "{", at > 0 ? 2 : 1);
     for (uint32_t i = 0; i < m->n && *status == PGD_OK; i++) {
@@ -145,19 +145,19 @@ static pgd_status add_token(pgd_text *out, const char *name, const pgd_text_toke
 // Variables of the template behind the messages.
 static pgd_status add_rest(pgd_serve_call *call, pgd_text *out) {
     const pgd_text_tokenizer *t = call->server->tokenizer;
-    const pgd_json *more = value_of(call, PGD_SERVE_chat_template_kwargs);
-    const int32_t continues =
-        (int32_t)pgd_serve_int(&call->body, PGD_SERVE_continue_final_message, 0);
-    const int64_t opens = pgd_serve_int(&call->body, PGD_SERVE_add_generation_prompt, !continues);
+    const pgd_json *more = value_of(call, PGD_API_chat_template_kwargs);
+    const int32_t continues = (int32_t)pgd_api_int(&call->body, PGD_API_continue_final_message, 0);
+    const int64_t opens = pgd_api_int(&call->body, PGD_API_add_generation_prompt, !continues);
     PGD_TRY(pgd_text_format(out, "],\"add_generation_prompt\":%s", opens ? "true" : "false"));
     PGD_TRY(add_token(out, "bos_token", t, pgd_text_bos(t)));
     PGD_TRY(add_token(out, "eos_token", t, pgd_text_eos(t)));
     const struct {
         const char *name;
         int32_t field;
-    } lists[] = {{"tools", PGD_SERVE_tools}, {"documents", PGD_SERVE_documents}};
+    } lists[] = {{"tools", PGD_API_tools}, {"documents", PGD_API_documents}};
     for (int32_t i = 0; i < 2; i++) {
-        const pgd_json *v = value_of(call, lists[i].field);
+        const pgd_json *v = lists[i].field == PGD_API_tools ? pgd_api_tools_offered(&call->body)
+                                                            : value_of(call, lists[i].field);
         if (v != NULL && v->n > 0) {
             PGD_TRY(pgd_text_format(out, ",\"%s\":", lists[i].name));
             PGD_TRY(pgd_json_add(out, v));
@@ -183,9 +183,9 @@ static int32_t cut_behind_last(pgd_serve_call *call, const pgd_json *messages, p
             return 0;
         }
     }
-    return pgd_serve_refuse(&call->error, 400, "continue_final_message", NULL,
-                            "the template does not show the last message, so it cannot be "
-                            "gone on with");
+    return pgd_api_refuse(&call->error, 400, "continue_final_message", NULL,
+                          "the template does not show the last message, so it cannot be "
+                          "gone on with");
 }
 
 static int32_t render(pgd_serve_call *call, const pgd_json *messages, pgd_text *out) {
@@ -206,9 +206,9 @@ static int32_t render(pgd_serve_call *call, const pgd_json *messages, pgd_text *
                      : status;
     }
     if (result == 0 && status != PGD_OK) {
-        result = pgd_serve_refuse_status(&call->error, status, "messages");
+        result = pgd_api_refuse_status(&call->error, status, "messages");
     }
-    if (result == 0 && pgd_serve_int(&call->body, PGD_SERVE_continue_final_message, 0)) {
+    if (result == 0 && pgd_api_int(&call->body, PGD_API_continue_final_message, 0)) {
         result = cut_behind_last(call, messages, out);
     }
     pgd_json_free(doc);
@@ -222,26 +222,26 @@ static int32_t encode(pgd_serve_call *call, pgd_str text, int32_t add_special, p
                                                         "are allowed")
                             : pgd_text_encode(call->server->tokenizer, text,
                                               add_special ? PGD_TEXT_ADD_SPECIAL : 0, out);
-    return status == PGD_OK ? 0
-                            : pgd_serve_refuse_status(&call->error, status,
-                                                      call->is_chat ? "messages" : "prompt");
+    return status == PGD_OK
+               ? 0
+               : pgd_api_refuse_status(&call->error, status, call->is_chat ? "messages" : "prompt");
 }
 
 static int32_t chat_prompt(pgd_serve_call *call) {
-    const pgd_json *messages = value_of(call, PGD_SERVE_messages);
+    const pgd_json *messages = value_of(call, PGD_API_messages);
     pgd_text text = {0};
     if (messages == NULL) {
-        return pgd_serve_refuse(&call->error, 400, "messages", NULL,
-                                "messages is missing; a list of messages is needed");
+        return pgd_api_refuse(&call->error, 400, "messages", NULL,
+                              "messages is missing; a list of messages is needed");
     }
     if (call->server->chat == NULL) {
-        return pgd_serve_refuse(&call->error, 400, "messages", NULL,
-                                "this model has no chat template; /v1/completions is allowed");
+        return pgd_api_refuse(&call->error, 400, "messages", NULL,
+                              "this model has no chat template; /v1/completions is allowed");
     }
     int32_t result = render(call, messages, &text);
     if (result == 0) {
         result = encode(call, pgd_text_view(&text),
-                        (int32_t)pgd_serve_int(&call->body, PGD_SERVE_add_special_tokens, 0),
+                        (int32_t)pgd_api_int(&call->body, PGD_API_add_special_tokens, 0),
                         &call->prompts[0].ids);
     }
     pgd_text_free(&text);
@@ -255,12 +255,12 @@ static int32_t read_ids(pgd_serve_call *call, const pgd_json *list, pgd_text_ids
         int64_t id = 0;
         if (!pgd_json_to_i64(&list->items[i], &id) || id < 0 ||
             id >= call->server->info.vocab_size) {
-            return pgd_serve_refuse(&call->error, 400, "prompt", NULL,
-                                    "prompt: entry %u is no token id; 0 to %d are allowed", i,
-                                    call->server->info.vocab_size - 1);
+            return pgd_api_refuse(&call->error, 400, "prompt", NULL,
+                                  "prompt: entry %u is no token id; 0 to %d are allowed", i,
+                                  call->server->info.vocab_size - 1);
         }
         if (pgd_text_ids_add(out, (int32_t)id) != PGD_OK) {
-            return pgd_serve_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
+            return pgd_api_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
         }
     }
     return 0;
@@ -269,15 +269,15 @@ static int32_t read_ids(pgd_serve_call *call, const pgd_json *list, pgd_text_ids
 static int32_t completion_prompt(pgd_serve_call *call, const pgd_json *v, pgd_text_ids *out) {
     pgd_str text;
     if (pgd_json_to_str(v, &text)) {
-        return encode(call, text,
-                      (int32_t)pgd_serve_int(&call->body, PGD_SERVE_add_special_tokens, 1), out);
+        return encode(call, text, (int32_t)pgd_api_int(&call->body, PGD_API_add_special_tokens, 1),
+                      out);
     }
     if (pgd_json_is(v, PGD_JSON_ARRAY)) {
         return read_ids(call, v, out);
     }
-    return pgd_serve_refuse(&call->error, 400, "prompt", NULL,
-                            "prompt has a %s; strings and lists of token ids are allowed",
-                            pgd_json_kind_name(v->kind));
+    return pgd_api_refuse(&call->error, 400, "prompt", NULL,
+                          "prompt has a %s; strings and lists of token ids are allowed",
+                          pgd_json_kind_name(v->kind));
 }
 
 // 1 when the prompt is a list of prompts, not one list of ids.
@@ -289,14 +289,14 @@ static int32_t is_batch(const pgd_json *v) {
 
 static int32_t make_prompts(pgd_serve_call *call, uint32_t n) {
     if (n > MAX_PROMPTS) {
-        return pgd_serve_refuse(&call->error, 400, "prompt", NULL,
-                                "prompt has %u entries; 1 to %d are allowed", n, MAX_PROMPTS);
+        return pgd_api_refuse(&call->error, 400, "prompt", NULL,
+                              "prompt has %u entries; 1 to %d are allowed", n, MAX_PROMPTS);
     }
-    call->n = (int32_t)pgd_serve_int(&call->body, PGD_SERVE_n, 1);
+    call->n = (int32_t)pgd_api_int(&call->body, PGD_API_n, 1);
     call->prompts = pgd_mem_alloc(n, sizeof(*call->prompts));
     call->choices = pgd_mem_alloc((size_t)n * (size_t)call->n, sizeof(*call->choices));
     if (call->prompts == NULL || call->choices == NULL) {
-        return pgd_serve_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
+        return pgd_api_refuse_status(&call->error, PGD_OUT_OF_MEMORY, NULL);
     }
     call->n_prompts = (int32_t)n;
     for (uint32_t i = 0; i < n; i++) {
@@ -309,26 +309,26 @@ static int32_t make_prompts(pgd_serve_call *call, uint32_t n) {
 // truncate_prompt_tokens: only the last ids stay.
 static int32_t check_length(pgd_serve_call *call, pgd_serve_prompt *p) {
     const int64_t most = call->server->info.max_model_len - 1;
-    int64_t keep = pgd_serve_int(&call->body, PGD_SERVE_truncate_prompt_tokens, INT32_MAX);
+    int64_t keep = pgd_api_int(&call->body, PGD_API_truncate_prompt_tokens, INT32_MAX);
     keep = keep == -1 ? most : keep;
     if (keep < 1) {
-        return pgd_serve_refuse(&call->error, 400, "truncate_prompt_tokens", NULL,
-                                "truncate_prompt_tokens is 0; -1 or 1 and more are allowed");
+        return pgd_api_refuse(&call->error, 400, "truncate_prompt_tokens", NULL,
+                              "truncate_prompt_tokens is 0; -1 or 1 and more are allowed");
     }
     if ((int64_t)p->ids.n > keep) {
         memmove(p->ids.ids, p->ids.ids + p->ids.n - keep, (size_t)keep * sizeof(int32_t));
         p->ids.n = (size_t)keep;
     }
     if (p->ids.n == 0) {
-        return pgd_serve_refuse(&call->error, 400, call->is_chat ? "messages" : "prompt", NULL,
-                                "the prompt has no token; at least one is needed");
+        return pgd_api_refuse(&call->error, 400, call->is_chat ? "messages" : "prompt", NULL,
+                              "the prompt has no token; at least one is needed");
     }
     if ((int64_t)p->ids.n > most) {
-        return pgd_serve_refuse(&call->error, 400, call->is_chat ? "messages" : "prompt",
-                                "context_length_exceeded",
-                                "the prompt has %zu tokens; this model takes at most %lld and one "
-                                "for the answer",
-                                p->ids.n, (long long)most);
+        return pgd_api_refuse(&call->error, 400, call->is_chat ? "messages" : "prompt",
+                              "context_length_exceeded",
+                              "the prompt has %zu tokens; this model takes at most %lld and one "
+                              "for the answer",
+                              p->ids.n, (long long)most);
     }
     call->n_prompt_tokens += (int32_t)p->ids.n;
     return 0;
@@ -338,7 +338,7 @@ static int32_t check_length(pgd_serve_call *call, pgd_serve_prompt *p) {
 static int32_t keep_text(pgd_serve_call *call, pgd_serve_prompt *p, const pgd_json *v) {
     pgd_str text;
     pgd_status status = PGD_OK;
-    if (!pgd_serve_int(&call->body, PGD_SERVE_echo, 0)) {
+    if (!pgd_api_int(&call->body, PGD_API_echo, 0)) {
         return 0;
     }
     if (pgd_json_to_str(v, &text)) {
@@ -346,16 +346,16 @@ static int32_t keep_text(pgd_serve_call *call, pgd_serve_prompt *p, const pgd_js
     } else if (call->server->tokenizer != NULL) {
         status = pgd_text_decode(call->server->tokenizer, p->ids.ids, p->ids.n, 0, &p->text);
     }
-    return status == PGD_OK ? 0 : pgd_serve_refuse_status(&call->error, status, NULL);
+    return status == PGD_OK ? 0 : pgd_api_refuse_status(&call->error, status, NULL);
 }
 
 int32_t pgd_serve_prompt_ids(pgd_serve_call *call) {
-    const pgd_json *v = value_of(call, PGD_SERVE_prompt);
+    const pgd_json *v = value_of(call, PGD_API_prompt);
     const int32_t batch = !call->is_chat && is_batch(v);
     if (!call->is_chat && v == NULL) {
-        return pgd_serve_refuse(&call->error, 400, "prompt", NULL,
-                                "prompt is missing; a string, a list of strings, of ids or of "
-                                "lists of ids is needed");
+        return pgd_api_refuse(&call->error, 400, "prompt", NULL,
+                              "prompt is missing; a string, a list of strings, of ids or of "
+                              "lists of ids is needed");
     }
     if (make_prompts(call, batch ? v->n : 1) != 0) {
         return -1;

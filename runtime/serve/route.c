@@ -24,7 +24,7 @@ void pgd_serve_reply_json(pgd_server *s, pgd_serve_exchange *x, int32_t status, 
     pgd_serve_exchange_reply(x, status, JSON_TYPE, body);
 }
 
-void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_serve_error *e) {
+void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_api_error *e) {
     pgd_text t = {0};
     char seconds[16];
     if (e->retry_after_s > 0) {
@@ -34,7 +34,7 @@ void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_serve
     if (e->status == 401) {
         pgd_serve_exchange_add(x, "WWW-Authenticate", "Bearer");
     }
-    if (pgd_serve_error_add(&t, e) != PGD_OK) {
+    if (pgd_api_error_add(&t, e) != PGD_OK) {
         pgd_text_free(&t);
     }
     pgd_serve_reply_json(s, x, e->status, pgd_text_view(&t));
@@ -53,10 +53,11 @@ static void get_live(pgd_server *s, pgd_serve_exchange *x) {
 }
 
 static void get_ready(pgd_server *s, pgd_serve_exchange *x) {
-    if (s->draining) {
+    const int32_t ready = !s->draining && !s->stuck;
+    if (!ready) {
         pgd_serve_exchange_add(x, "Retry-After", "5");
     }
-    reply_text(s, x, s->draining ? 503 : 200, s->draining ? "draining\n" : "ok\n");
+    reply_text(s, x, ready ? 200 : 503, ready ? "ok\n" : s->draining ? "draining\n" : "stuck\n");
 }
 
 static void get_openapi(pgd_server *s, pgd_serve_exchange *x) {
@@ -102,7 +103,7 @@ static int32_t is_loopback(const char *host) {
 
 // On loopback only names of loopback are taken: a page of another site cannot make a name of its
 // own point here (DNS rebinding, CVE-2024-28224).
-static int32_t check_host(const pgd_server *s, pgd_serve_exchange *x, pgd_serve_error *e) {
+static int32_t check_host(const pgd_server *s, pgd_serve_exchange *x, pgd_api_error *e) {
     const char *given = pgd_serve_exchange_header(x, "Host");
     char host[256];
     if (!is_loopback(s->o.host) || given == NULL) {
@@ -116,9 +117,9 @@ static int32_t check_host(const pgd_server *s, pgd_serve_exchange *x, pgd_serve_
     if (is_loopback(host) || evutil_ascii_strcasecmp(host, s->o.host) == 0) {
         return 0;
     }
-    return pgd_serve_refuse(e, 403, NULL, NULL,
-                            "the Host header names another host; this server listens on %s",
-                            s->o.host);
+    return pgd_api_refuse(e, 403, NULL, NULL,
+                          "the Host header names another host; this server listens on %s",
+                          s->o.host);
 }
 
 static int32_t allows_origin(const pgd_server *s, const char *origin) {
@@ -161,26 +162,26 @@ static void add_request_id(pgd_server *s, pgd_serve_exchange *x) {
     pgd_serve_exchange_set_id(x, id);
 }
 
-static int32_t check_key(const pgd_server *s, pgd_serve_exchange *x, pgd_serve_error *e) {
+static int32_t check_key(const pgd_server *s, pgd_serve_exchange *x, pgd_api_error *e) {
     if (s->keys == NULL ||
         pgd_serve_keys_find(s->keys, pgd_serve_exchange_header(x, "Authorization")) > 0) {
         return 0;
     }
-    return pgd_serve_refuse(e, 401, NULL, "invalid_api_key",
-                            "the API key is missing or wrong; send Authorization: Bearer KEY");
+    return pgd_api_refuse(e, 401, NULL, "invalid_api_key",
+                          "the API key is missing or wrong; send Authorization: Bearer KEY");
 }
 
-static int32_t check_body(const pgd_server *s, pgd_serve_exchange *x, pgd_serve_error *e) {
+static int32_t check_body(const pgd_server *s, pgd_serve_exchange *x, pgd_api_error *e) {
     const char *type = pgd_serve_exchange_header(x, "Content-Type");
     const size_t bytes = pgd_serve_exchange_body(x).len;
     if (bytes > s->o.max_body_bytes) {
-        return pgd_serve_refuse(e, 413, NULL, NULL, "the body has %zu bytes; %llu are allowed",
-                                bytes, (unsigned long long)s->o.max_body_bytes);
+        return pgd_api_refuse(e, 413, NULL, NULL, "the body has %zu bytes; %llu are allowed", bytes,
+                              (unsigned long long)s->o.max_body_bytes);
     }
     if (type != NULL && evutil_ascii_strncasecmp(type, JSON_TYPE, sizeof(JSON_TYPE) - 1) != 0 &&
         bytes > 0) {
-        return pgd_serve_refuse(e, 415, NULL, NULL,
-                                "Content-Type is %.64s; application/json is allowed", type);
+        return pgd_api_refuse(e, 415, NULL, NULL,
+                              "Content-Type is %.64s; application/json is allowed", type);
     }
     return 0;
 }
@@ -221,7 +222,7 @@ static const route *find_route(const char *path, int32_t method, int32_t *known)
     return NULL;
 }
 
-static void dispatch(pgd_server *s, pgd_serve_exchange *x, pgd_serve_error *e) {
+static void dispatch(pgd_server *s, pgd_serve_exchange *x, pgd_api_error *e) {
     static const char one_model[] = "/v1/models/";
     const char *path = pgd_serve_exchange_path(x);
     const int32_t method = pgd_serve_exchange_method(x);
@@ -248,16 +249,16 @@ static void dispatch(pgd_server *s, pgd_serve_exchange *x, pgd_serve_error *e) {
     } else if (method == PGD_SERVE_GET && strncmp(path, one_model, sizeof(one_model) - 1) == 0) {
         pgd_serve_get_models(s, x, path + sizeof(one_model) - 1);
     } else {
-        (void)pgd_serve_refuse(e, known ? 405 : 404, NULL, NULL,
-                               known ? "%.128s does not take this method" : "%.128s: no such route",
-                               path);
+        (void)pgd_api_refuse(e, known ? 405 : 404, NULL, NULL,
+                             known ? "%.128s does not take this method" : "%.128s: no such route",
+                             path);
         pgd_serve_reply_error(s, x, e);
     }
 }
 
 void pgd_serve_route(void *server, pgd_serve_exchange *x) {
     pgd_server *s = server;
-    pgd_serve_error e = {0};
+    pgd_api_error e = {0};
     add_request_id(s, x);
     add_cors(s, x);
     if (check_host(s, x, &e) != 0) {

@@ -35,8 +35,15 @@ typedef struct pgd_serve_options {
     int32_t keep_alive_s;        // of streams: a comment in so many seconds of silence; 0 = 30
     int32_t shutdown_timeout_s;  // time for running requests behind the first signal
     int32_t log_json;            // 1: JSON lines
-    int32_t reserved0;
-    // [any] A line for each answer, with its newline; NULL = none.
+    int32_t max_connections;     // at once, 0 = 4096
+    int32_t watchdog_s;          // a step that takes longer makes the server unready; 0 = none
+    int32_t request_timeout_s;   // most time of a request, 0 = no limit
+    int32_t key_max_requests;    // of one key at once, 0 = no limit
+    int64_t key_tokens_a_minute; // prompts and answers of one key, 0 = no limit
+    int32_t no_access_log;       // 1: no line for each answer
+    int32_t no_tool_calls;       // 1: calls of tools stay text
+    int32_t head_timeout_s;      // for a request's head to come, 0 = 10
+    // [any] A line for each answer and for what befalls the server, with its newline; NULL = none.
     void (*log)(void *arg, int32_t status, pgd_str line);
     void *log_arg;
 } pgd_serve_options;

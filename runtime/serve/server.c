@@ -10,7 +10,11 @@
 
 #define FLUSH_MS     500
 #define HEADER_BYTES 32768
+#define LINE_BYTES   8192
+#define MAX_HEADERS  100
+#define HEAD_S       10
 #define IDLE_S       75
+#define CONNECTIONS  4096
 
 // ---- open calls --------------------------------------------------------------------------------
 
@@ -46,18 +50,49 @@ void pgd_serve_calls_remove(pgd_serve_call *call) {
     call->next = NULL;
 }
 
-static void tick(void *arg) {
-    pgd_serve_loop_arg *a = arg;
-    const uint64_t now = pgd_clock_ns();
-    for (pgd_serve_call *c = a->server->calls[a->index]; c != NULL; c = c->next) {
-        pgd_serve_call_tick(c, now);
+static void abort_all_of(pgd_serve_loop_arg *a, const char *why) {
+    while (a->server->calls[a->index] != NULL) {
+        pgd_serve_call_abort(a->server->calls[a->index], why);
     }
 }
 
 static void abort_calls(void *arg) {
+    abort_all_of(arg, "the server ended this request; it is shutting down");
+}
+
+static void abort_stuck(void *arg) {
+    abort_all_of(arg, "the server ended this request; the device does not answer");
+}
+
+// A step that does not end: those who wait are told, nobody new is taken, until it ends after all.
+static void look_at_step(pgd_server *s) {
+    const uint64_t most = (uint64_t)s->o.watchdog_s * UINT64_C(1000000000);
+    const int32_t stuck = most > 0 && pgd_async_step_ns(s->async) > most;
+    if (stuck == s->stuck) {
+        return;
+    }
+    s->stuck = stuck;
+    if (!stuck) {
+        pgd_serve_say(s, "watchdog", "the step has ended; the server is ready again");
+        return;
+    }
+    s->metrics.stuck_steps++;
+    pgd_serve_say(s, "watchdog", "a step takes longer than --watchdog-s allows; not ready");
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        pgd_serve_loop_post(s->loops[i], &s->loop_args[i].stuck_note);
+    }
+}
+
+static void tick(void *arg) {
     pgd_serve_loop_arg *a = arg;
-    while (a->server->calls[a->index] != NULL) {
-        pgd_serve_call_abort(a->server->calls[a->index]);
+    const uint64_t now = pgd_clock_ns();
+    pgd_serve_call *next = NULL;
+    for (pgd_serve_call *c = a->server->calls[a->index]; c != NULL; c = next) {
+        next = c->next;
+        pgd_serve_call_tick(c, now);
+    }
+    if (a->index == 0) {
+        look_at_step(a->server);
     }
 }
 
@@ -82,6 +117,7 @@ static void set_defaults(pgd_server *s) {
     o->max_queued_requests = o->max_queued_requests > 0 ? o->max_queued_requests : 512;
     o->max_body_bytes = o->max_body_bytes > 0 ? o->max_body_bytes : UINT64_C(32) << 20;
     o->keep_alive_s = o->keep_alive_s > 0 ? o->keep_alive_s : 30;
+    o->max_connections = o->max_connections > 0 ? o->max_connections : CONNECTIONS;
 }
 
 static pgd_status open_engine(pgd_server *s) {
@@ -101,9 +137,15 @@ static pgd_status open_loops(pgd_server *s) {
     pgd_serve_http_options h = {
         .host = s->o.host,
         .port = s->o.port,
-        .header_bytes = HEADER_BYTES,
-        .body_bytes = s->o.max_body_bytes,
+        .head_s = s->o.head_timeout_s > 0 ? s->o.head_timeout_s : HEAD_S,
+        .limits = {.line_bytes = LINE_BYTES,
+                   .header_bytes = HEADER_BYTES,
+                   .headers = MAX_HEADERS,
+                   .body_bytes = s->o.max_body_bytes},
         .idle_s = IDLE_S,
+        .max_connections = s->o.max_connections,
+        .n_connections = &s->n_connections,
+        .refused = pgd_serve_refused,
         .cert_file = s->o.cert_file,
         .key_file = s->o.key_file,
         .handler = pgd_serve_route,
@@ -118,6 +160,7 @@ static pgd_status open_loops(pgd_server *s) {
         pgd_serve_loop_arg *a = &s->loop_args[s->n_loops];
         *a = (pgd_serve_loop_arg){.server = s, .index = s->n_loops};
         a->note = (pgd_serve_note){.fn = abort_calls, .arg = a};
+        a->stuck_note = (pgd_serve_note){.fn = abort_stuck, .arg = a};
         h.tick_arg = a;
         PGD_TRY(pgd_serve_loop_create(&h, &s->loops[s->n_loops]));
         h.port = pgd_serve_loop_port(s->loops[0]);
@@ -131,6 +174,9 @@ static pgd_status open_loops(pgd_server *s) {
 
 static pgd_status open_all(pgd_server *s) {
     PGD_TRY(pgd_serve_keys_open(s->o.api_keys, s->o.n_api_keys, s->o.api_key_file, &s->keys));
+    const pgd_serve_quota_limits limits = {.requests = s->o.key_max_requests,
+                                           .tokens = s->o.key_tokens_a_minute};
+    PGD_TRY(pgd_serve_quotas_open(&limits, pgd_serve_keys_count(s->keys), &s->quotas));
     PGD_TRY(open_engine(s));
     PGD_TRY(pgd_serve_workers_start(s->o.text_threads, &s->workers));
     return open_loops(s);
@@ -208,6 +254,7 @@ void pgd_serve_stop(pgd_server *s) {
     }
     pgd_engine_destroy(s->engine);
     pgd_serve_keys_close(s->keys);
+    pgd_serve_quotas_close(s->quotas);
     pgd_text_free(&s->openapi);
     pgd_mem_free(s->loop_args);
     pgd_mem_free(s);

@@ -5,9 +5,9 @@
 #include "serve/inner.h"
 
 static void finish(pgd_server *s, pgd_serve_exchange *x, pgd_status status, pgd_text *t,
-                   pgd_serve_error *e) {
+                   pgd_api_error *e) {
     if (status != PGD_OK && e->status == 0) {
-        (void)pgd_serve_refuse_status(e, status, NULL);
+        (void)pgd_api_refuse_status(e, status, NULL);
     }
     if (e->status != 0) {
         pgd_serve_reply_error(s, x, e);
@@ -39,7 +39,7 @@ static pgd_status add_ids(const pgd_server *s, const pgd_text_ids *ids, int32_t 
 }
 
 // A body of /tokenize is one of a completion ("prompt") or of a chat ("messages").
-static pgd_status tokenize(pgd_server *s, pgd_str body, pgd_text *t, pgd_serve_error *e) {
+static pgd_status tokenize(pgd_server *s, pgd_str body, pgd_text *t, pgd_api_error *e) {
     pgd_json_doc *doc = NULL;
     pgd_serve_call call = {.server = s};
     int32_t with_texts = 0;
@@ -48,38 +48,38 @@ static pgd_status tokenize(pgd_server *s, pgd_str body, pgd_text *t, pgd_serve_e
     (void)pgd_json_to_bool(pgd_json_get(pgd_json_root(doc), "return_token_strs"), &with_texts);
     pgd_json_free(doc);
     pgd_status status = PGD_OK;
-    if (pgd_serve_body_read(&call.body, body, call.is_chat ? PGD_SERVE_CHAT : PGD_SERVE_COMPLETION,
-                            0, &call.error) == 0 &&
+    if (pgd_api_body_read(&call.body, body, call.is_chat ? PGD_API_CHAT : PGD_API_COMPLETION, 0,
+                          &call.error) == 0 &&
         pgd_serve_prompt_ids(&call) == 0) {
         status = add_ids(s, &call.prompts[0].ids, with_texts, t);
     }
     *e = call.error;
     pgd_serve_prompts_free(&call);
-    pgd_serve_body_free(&call.body);
+    pgd_api_body_free(&call.body);
     return status;
 }
 
 void pgd_serve_post_tokenize(pgd_server *s, pgd_serve_exchange *x) {
     pgd_text t = {0};
-    pgd_serve_error e = {0};
+    pgd_api_error e = {0};
     const pgd_status status = tokenize(s, pgd_serve_exchange_body(x), &t, &e);
     finish(s, x, status, &t, &e);
 }
 
-static pgd_status detokenize(pgd_server *s, const pgd_json *list, pgd_text *t, pgd_serve_error *e) {
+static pgd_status detokenize(pgd_server *s, const pgd_json *list, pgd_text *t, pgd_api_error *e) {
     pgd_text_ids ids = {0};
     pgd_text text = {0};
     pgd_status status = PGD_OK;
     if (!pgd_json_is(list, PGD_JSON_ARRAY) || s->tokenizer == NULL) {
-        (void)pgd_serve_refuse(e, 400, "tokens", NULL, "tokens: a list of token ids is needed");
+        (void)pgd_api_refuse(e, 400, "tokens", NULL, "tokens: a list of token ids is needed");
         return PGD_OK;
     }
     for (uint32_t i = 0; i < list->n && status == PGD_OK && e->status == 0; i++) {
         int64_t id = 0;
         if (!pgd_json_to_i64(&list->items[i], &id) || id < 0 || id >= s->info.vocab_size) {
-            (void)pgd_serve_refuse(e, 400, "tokens", NULL,
-                                   "tokens: entry %u is no token id; 0 to %d are allowed", i,
-                                   s->info.vocab_size - 1);
+            (void)pgd_api_refuse(e, 400, "tokens", NULL,
+                                 "tokens: entry %u is no token id; 0 to %d are allowed", i,
+                                 s->info.vocab_size - 1);
         } else {
             status = pgd_text_ids_add(&ids, (int32_t)id);
         }
@@ -97,7 +97,7 @@ static pgd_status detokenize(pgd_server *s, const pgd_json *list, pgd_text *t, p
 
 void pgd_serve_post_detokenize(pgd_server *s, pgd_serve_exchange *x) {
     pgd_text t = {0};
-    pgd_serve_error e = {0};
+    pgd_api_error e = {0};
     pgd_json_doc *doc = NULL;
     pgd_status status = pgd_json_parse(pgd_serve_exchange_body(x), "the body", 64, &doc);
     if (status == PGD_OK) {
@@ -125,7 +125,7 @@ static pgd_status add_tokenizer(const pgd_server *s, pgd_text *t) {
 
 void pgd_serve_get_tokenizer_info(pgd_server *s, pgd_serve_exchange *x) {
     pgd_text t = {0};
-    pgd_serve_error e = {0};
+    pgd_api_error e = {0};
     const pgd_status status = add_tokenizer(s, &t);
     finish(s, x, status, &t, &e);
 }

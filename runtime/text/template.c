@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "load/gguf_model.h"
 #include "os/file.h"
 #include "text/template_parts.h"
 
@@ -110,8 +111,25 @@ static pgd_status open_config(const char *path, pgd_text_template **out) {
     return status;
 }
 
+static pgd_status open_gguf(const char *path, pgd_text_template **out) {
+    pgd_text source = {0};
+    pgd_status status = pgd_load_gguf_template(path, &source);
+    if (status == PGD_OK && source.len > TPL_MAX_SOURCE) {
+        status = pgd_fail(PGD_INVALID, "%s: a chat template of %zu bytes; at most %d are allowed",
+                          path, source.len, TPL_MAX_SOURCE);
+    }
+    if (status == PGD_OK) {
+        status = pgd_text_template_parse(pgd_text_view(&source), out);
+    }
+    pgd_text_free(&source);
+    return pgd_fail_note(status, "while opening the chat template in %s", path);
+}
+
 pgd_status pgd_text_template_open(const char *folder, pgd_text_template **out) {
     *out = NULL;
+    if (pgd_load_gguf_is(folder)) {
+        return open_gguf(folder, out);
+    }
     pgd_text path = {0};
     uint64_t bytes = 0;
     pgd_status status = pgd_text_format(&path, "%s/chat_template.jinja", folder);

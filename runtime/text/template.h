@@ -12,7 +12,7 @@
 typedef struct pgd_text_template pgd_text_template;
 
 // The template of a model folder: chat_template.jinja, else chat_template of tokenizer_config.json
-// (a string, or the entry named "default" of a list).
+// (a string, or the entry named "default" of a list); of a GGUF file (FILE.gguf) its own.
 //   fails  NOT_FOUND when the model has none, UNSUPPORTED, INVALID
 pgd_status pgd_text_template_open(const char *folder, pgd_text_template **out) PGD_MUST_USE;
 pgd_status pgd_text_template_parse(pgd_str source, pgd_text_template **out) PGD_MUST_USE;

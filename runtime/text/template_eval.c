@@ -1,8 +1,8 @@
 // The evaluator of chat templates: statements into text, expressions into values.
 //
-// Names are looked up from the innermost scope outwards. A turn of a loop, a macro call and a
-// captured block have a scope of their own; an if has none. A macro's scope hangs below the place
-// where it was defined, so it does not see its caller's names.
+// Names are looked up from the innermost scope outwards. A turn of a loop, a macro call, a with, a
+// generation and a captured block have a scope of their own; an if has none. A macro's scope hangs
+// below the place where it was defined, so it does not see its caller's names.
 #include <string.h>
 
 #include "text/parts.h"
@@ -437,14 +437,12 @@ static pgd_status loop_items(render *r, scope *s, const node *n, list **out) {
     return PGD_OK;
 }
 
+// The else part runs when no turn came to its end, so after a break or continue in all of them too.
 static pgd_status run_for(render *r, scope *s, const node *n, pgd_text *out) {
     list *items = NULL;
     scope *inner = NULL;
+    int32_t ended = 0;
     PGD_TRY(loop_items(r, s, n, &items));
-    if (items->n == 0) {
-        PGD_TRY(pgd_text_template_new_scope(r, s, &inner));
-        return pgd_text_template_run(r, inner, &n->other, out);
-    }
     void *made = NULL;
     PGD_TRY(pgd_text_template_alloc(r, 1, sizeof(loop_state), &made));
     loop_state *loop = made;
@@ -459,11 +457,16 @@ static pgd_status run_for(render *r, scope *s, const node *n, pgd_text *out) {
         PGD_TRY(pgd_text_template_run(r, inner, &n->body, out));
         int32_t jump = r->jump;
         r->jump = 0;
+        ended |= jump == 0;
         if (jump == N_BREAK) {
             break;
         }
     }
-    return PGD_OK;
+    if (ended) {
+        return PGD_OK;
+    }
+    PGD_TRY(pgd_text_template_new_scope(r, s, &inner));
+    return pgd_text_template_run(r, inner, &n->other, out);
 }
 
 static pgd_status run_captured(render *r, scope *s, const node *n, pgd_text *out) {
@@ -473,6 +476,18 @@ static pgd_status run_captured(render *r, scope *s, const node *n, pgd_text *out
         PGD_TRY(eval_filters_of_block(r, s, n->b, v, &v));
     }
     return n->kind == N_SET_BLOCK ? assign(r, s, n->a, &v) : pgd_text_template_print(r, &v, out);
+}
+
+// A block with a scope of its own. Its values see the names around the block, not each other.
+static pgd_status run_with(render *r, scope *s, const node *n, pgd_text *out) {
+    scope *inner = NULL;
+    value *values = NULL;
+    PGD_TRY(pgd_text_template_new_scope(r, s, &inner));
+    PGD_TRY(eval_items(r, s, &n->named, &values));
+    for (size_t i = 0; i < n->named.n; i++) {
+        PGD_TRY(pgd_text_template_set(r, inner, n->names[i], values[i]));
+    }
+    return pgd_text_template_run(r, inner, &n->body, out);
 }
 
 static pgd_status run_macro(render *r, scope *s, const node *n) {
@@ -504,7 +519,8 @@ static pgd_status run_one(render *r, scope *s, const node *n, pgd_text *out) {
     case N_SET_BLOCK:
     case N_FILTER_BLOCK: return run_captured(r, s, n, out);
     case N_MACRO: return run_macro(r, s, n);
-    case N_BODY: return pgd_text_template_run(r, s, &n->body, out);
+    case N_WITH:
+    case N_GENERATION: return run_with(r, s, n, out);
     default: r->jump = (int32_t)n->kind; return PGD_OK;
     }
 }

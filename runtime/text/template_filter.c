@@ -187,6 +187,15 @@ static value whole(double f) {
     return f > -9.2e18 && f < 9.2e18 ? pgd_text_template_int((int64_t)f) : pgd_text_template_int(0);
 }
 
+// int and float make their default of anything but of what is not defined.
+static pgd_status needs_defined(render *r, const value *v) {
+    if (v->kind == V_UNDEFINED) {
+        return TPL_FAIL(r, "'%.*s' is undefined", (int)(v->str.len < 60 ? v->str.len : 60),
+                        v->str.ptr);
+    }
+    return PGD_OK;
+}
+
 static pgd_status f_int(render *r, const value *v, const call_args *args, value *out) {
     const value *otherwise = pgd_text_template_arg(args, 0, "default");
     int64_t base = 10;
@@ -194,6 +203,7 @@ static pgd_status f_int(render *r, const value *v, const call_args *args, value 
     if (base != 10) {
         return TPL_FAIL(r, "int: only base 10 is supported, not %lld", (long long)base);
     }
+    PGD_TRY(needs_defined(r, v));
     *out = otherwise != NULL ? *otherwise : pgd_text_template_int(0);
     int64_t i = 0;
     double f = 0;
@@ -215,7 +225,7 @@ static pgd_status f_int(render *r, const value *v, const call_args *args, value 
 static pgd_status f_float(render *r, const value *v, const call_args *args, value *out) {
     const value *otherwise = pgd_text_template_arg(args, 0, "default");
     double f = 0;
-    (void)r;
+    PGD_TRY(needs_defined(r, v));
     *out = otherwise != NULL ? *otherwise : pgd_text_template_float(0);
     if (pgd_text_template_is_number(v)) {
         *out = pgd_text_template_float(pgd_text_template_number(v));

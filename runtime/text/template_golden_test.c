@@ -16,24 +16,24 @@
 static uint32_t done;
 static uint32_t wrong;
 
-static pgd_str source_of(const pgd_json *row, pgd_str *file) {
-    pgd_str source = {0};
+// name: what messages call the template, its text or its file.
+static pgd_str source_of(const pgd_json *row, pgd_str *name, pgd_str *file) {
+    char path[600];
     *file = (pgd_str){0};
-    if (!pgd_json_to_str(pgd_json_get(row, "template"), &source)) {
-        pgd_str name = {0};
-        char path[600];
-        assert_true(pgd_json_to_str(pgd_json_get(row, "template_file"), &name));
-        snprintf(path, sizeof(path), "%s/%.*s", PGD_SOURCE_DIR, (int)name.len, name.ptr);
-        *file = test_read(path);
-        source = *file;
+    if (pgd_json_to_str(pgd_json_get(row, "template"), name)) {
+        return *name;
     }
-    return source;
+    assert_true(pgd_json_to_str(pgd_json_get(row, "template_file"), name));
+    snprintf(path, sizeof(path), "%s/%.*s", PGD_SOURCE_DIR, (int)name->len, name->ptr);
+    *file = test_read(path);
+    return *file;
 }
 
 static void check(void *arg, uint32_t line, const pgd_json *row) {
     (void)arg;
     pgd_str file;
-    pgd_str source = source_of(row, &file);
+    pgd_str name;
+    pgd_str source = source_of(row, &name, &file);
     pgd_text_template *t = NULL;
     pgd_text got = {0};
     pgd_status status = pgd_text_template_parse(source, &t);
@@ -52,13 +52,13 @@ static void check(void *arg, uint32_t line, const pgd_json *row) {
             !pgd_str_is(kind, "TemplateError") || strstr(pgd_fail_text(status), want.ptr) != NULL;
         if (status == PGD_OK || !said) {
             wrong++;
-            print_message("line %u: %.*s\n  wants the error %s\n  got %s\n", line, (int)source.len,
-                          source.ptr, want.ptr, status == PGD_OK ? "text" : pgd_fail_text(status));
+            print_message("line %u: %.*s\n  wants the error %s\n  got %s\n", line, (int)name.len,
+                          name.ptr, want.ptr, status == PGD_OK ? "text" : pgd_fail_text(status));
         }
     } else if (status != PGD_OK || !pgd_str_equal(want, pgd_text_view(&got))) {
         wrong++;
-        print_message("line %u: %.*s\n  want '%.*s'\n  got  '%s'\n", line, (int)source.len,
-                      source.ptr, (int)want.len, want.ptr,
+        print_message("line %u: %.*s\n  want '%.*s'\n  got  '%s'\n", line, (int)name.len, name.ptr,
+                      (int)want.len, want.ptr,
                       status != PGD_OK  ? pgd_fail_text(status)
                       : got.ptr != NULL ? got.ptr
                                         : "");
@@ -72,6 +72,8 @@ static void renders(void **state) {
     (void)state;
     char path[600];
     snprintf(path, sizeof(path), "%s/tests/golden/templates/cases.jsonl", PGD_SOURCE_DIR);
+    test_each_line(path, check, NULL);
+    snprintf(path, sizeof(path), "%s/tests/golden/templates/families.jsonl", PGD_SOURCE_DIR);
     test_each_line(path, check, NULL);
     snprintf(path, sizeof(path), "%s/tests/golden/templates/nano.jsonl", PGD_SOURCE_DIR);
     if (pgd_os_kind(path, NULL) == PGD_OS_REGULAR) {

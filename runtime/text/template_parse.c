@@ -1,7 +1,7 @@
 // Statements of chat templates: tokens to nodes. What the subset lacks is refused by name and line.
 #include "text/template_parser.h"
 
-#define STATEMENTS "if, for, set, macro, filter, generation, break, continue and raw"
+#define STATEMENTS "if, for, set, with, macro, filter, generation, break, continue and raw"
 
 typedef pgd_status (*part_fn)(parser *p, node **out);
 
@@ -159,6 +159,25 @@ static pgd_status macro_block(parser *p, node *n) {
     return block_end(p);
 }
 
+static pgd_status with_block(parser *p, node *n) {
+    static const char *const ends[] = {"endwith"};
+    size_t which = 0;
+    while (p->at->kind != TOK_BLOCK_END) {
+        pgd_str name;
+        node *v = NULL;
+        if (n->named.n > 0) {
+            PGD_TRY(expect_op(p, ","));
+        }
+        PGD_TRY(expect_name(p, &name));
+        PGD_TRY(expect_op(p, "="));
+        PGD_TRY(pgd_text_template_expression(p, &v));
+        PGD_TRY(push_named(p, n, name, v));
+    }
+    PGD_TRY(block_end(p));
+    PGD_TRY(body_until(p, &n->body, ends, 1, &which));
+    return block_end(p);
+}
+
 static pgd_status generation_block(parser *p, node *n) {
     static const char *const ends[] = {"endgeneration"};
     size_t which = 0;
@@ -184,9 +203,10 @@ static pgd_status statement(parser *p, node **out) {
         {"if", N_IF_BLOCK, if_block},
         {"for", N_FOR, for_block},
         {"set", N_SET, set_block},
+        {"with", N_WITH, with_block},
         {"macro", N_MACRO, macro_block},
         {"filter", N_FILTER_BLOCK, filter_block},
-        {"generation", N_BODY, generation_block},
+        {"generation", N_GENERATION, generation_block},
         {"break", N_BREAK, jump},
         {"continue", N_CONTINUE, jump},
     };

@@ -94,8 +94,9 @@ typedef enum {
     N_SET,          // a: target, b: value
     N_SET_BLOCK,    // a: target, body, b: filter or NULL
     N_FILTER_BLOCK, // b: filter, body
+    N_WITH,         // named, body
     N_MACRO,        // text, named: parameters with defaults (value may be NULL), body
-    N_BODY,         // items: statements of a block without meaning of its own
+    N_GENERATION,   // body
     N_BREAK,
     N_CONTINUE
 } node_kind;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "load/gguf_model.h"
 #include "text/parts.h"
 
 enum { MAX_ID = 1 << 24 };
@@ -239,7 +240,24 @@ static pgd_status fill(pgd_text_tokenizer *t, const char *folder) {
     return status;
 }
 
+// The texts of a GGUF file's tokenizer, parsed.
+static pgd_status open_gguf(const char *path, pgd_text_tokenizer **out) {
+    pgd_text tokenizer = {0};
+    pgd_text config = {0};
+    *out = NULL;
+    pgd_status status = pgd_load_gguf_tokenizer(path, &tokenizer, &config);
+    if (status == PGD_OK) {
+        status = pgd_text_tokenizer_parse(pgd_text_view(&tokenizer), pgd_text_view(&config), out);
+    }
+    pgd_text_free(&tokenizer);
+    pgd_text_free(&config);
+    return pgd_fail_note(status, "while opening the tokenizer in %s", path);
+}
+
 pgd_status pgd_text_tokenizer_open(const char *folder, pgd_text_tokenizer **out) {
+    if (pgd_load_gguf_is(folder)) {
+        return open_gguf(folder, out);
+    }
     PGD_TRY(create(out));
     pgd_status status = fill(*out, folder);
     if (status != PGD_OK) {

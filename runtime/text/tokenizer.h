@@ -15,7 +15,7 @@
 typedef struct pgd_text_tokenizer pgd_text_tokenizer;
 
 // Reads tokenizer.json and, when there is one, tokenizer_config.json (bos_token, eos_token,
-// add_bos_token, add_eos_token) from a folder.
+// add_bos_token, add_eos_token) from a folder, or what a GGUF file (FILE.gguf) says instead.
 //   fails  NOT_FOUND (no tokenizer.json), INVALID (damaged file), UNSUPPORTED (unknown part)
 pgd_status pgd_text_tokenizer_open(const char *folder, pgd_text_tokenizer **out) PGD_MUST_USE;
 // The same from memory: the text of tokenizer.json, and that of tokenizer_config.json or nothing.

@@ -13,6 +13,11 @@
 #define ODD_NO_ENTRY   9  // exports the entry of another major version
 #define ODD_SMALL      10 // a description too small to hold its functions
 #define ODD_CODE_ONLY  11 // fails to open without a sentence
+#define ODD_VERSION    12 // is of another version than its manifest says
+#define ODD_ROLE       13 // is a layer, its manifest says backend
+#define ODD_MINOR      14 // is of an earlier minor than its manifest says
+#define ODD_LATER      15 // of a later minor that runs here, with longer tables and description
+#define ODD_NO_MINOR   16 // of a minor that never was
 
 static pgd_status odd_probe(const pgd_host *host, pgd_probe *out) {
     pgd_probe local = {.size = sizeof(local), .reason = "no driver was found"};
@@ -21,7 +26,7 @@ static pgd_status odd_probe(const pgd_host *host, pgd_probe *out) {
     return PGD_OK;
 }
 
-#if ODD_CASE == ODD_NEW
+#if ODD_CASE == ODD_NEW || ODD_CASE == ODD_LATER
 // What a later interface might append: the host knows nothing of it.
 typedef struct long_queue {
     pgd_queue_table known;
@@ -52,7 +57,7 @@ static pgd_status odd_open(const pgd_host *host, void **out_backend, pgd_tables 
 #elif ODD_CASE == ODD_OLD
     queue.size = offsetof(pgd_queue_table, fill); // everything from fill on did not exist
     queue.fill = (pgd_status(*)(const pgd_device *, pgd_queue *, const pgd_range *, uint32_t))1;
-#elif ODD_CASE == ODD_NEW
+#elif ODD_CASE == ODD_NEW || ODD_CASE == ODD_LATER
     static long_queue larger;
     larger.known = queue;
     larger.known.size = sizeof(larger);
@@ -75,6 +80,19 @@ static const pgd_plugin *odd(void) {
     plugin.name = "honest";
 #elif ODD_CASE == ODD_SMALL
     plugin.size = offsetof(pgd_plugin, open);
+#elif ODD_CASE == ODD_VERSION
+    plugin.version = "9.9.9";
+#elif ODD_CASE == ODD_ROLE
+    plugin.role = PGD_ROLE_LAYER;
+#elif ODD_CASE == ODD_MINOR
+    plugin.abi_minor = 1;
+    plugin.abi_hash = UINT64_C(0x75301da86f53fe5f);
+#elif ODD_CASE == ODD_LATER
+    plugin.abi_minor = PGD_ABI_MINOR + 1;
+    plugin.abi_hash ^= 1;
+    plugin.size += 8;
+#elif ODD_CASE == ODD_NO_MINOR
+    plugin.abi_minor = 0;
 #endif
     if (ODD_CASE == ODD_NO_DEVICE) {
         plugin.probe = odd_probe;

@@ -50,25 +50,32 @@ static void check_odd(int32_t number, pgd_status code, const char *sentence) {
 static void test_refused(void **state) {
     char text[100];
     (void)state;
+    check_odd(1, PGD_INCOMPATIBLE, "build it with the headers of a released pagoda-sdk");
     snprintf(text, sizeof(text), "%016llx", (unsigned long long)PGD_ABI_HASH);
     check_odd(1, PGD_INCOMPATIBLE, text); // the sentence names both hashes
     snprintf(text, sizeof(text), "%016llx", (unsigned long long)PGD_ABI_HASH ^ 1);
     check_odd(1, PGD_INCOMPATIBLE, text);
     check_odd(2, PGD_INCOMPATIBLE, "needs a host of interface 0.9 or later, this host has 0.2");
     check_odd(3, PGD_INCOMPATIBLE, "does not run on a host of interface 0.2");
-    check_odd(4, PGD_INVALID, "calls itself 'honest', but its manifest says 'odd'");
+    check_odd(4, PGD_INVALID, "calls itself 'honest', but its manifest says kind 'odd'");
+    check_odd(4, PGD_INVALID, "; correct the manifest, or put the library there");
+    check_odd(12, PGD_INVALID, "is version '9.9.9', but its manifest says '0.1.0'; correct the");
+    check_odd(13, PGD_INVALID, "has the role layer, but its manifest says backend; correct the");
+    check_odd(14, PGD_INVALID, "was built with interface 0.1 and needs 0.1, but its manifest");
+    check_odd(16, PGD_INCOMPATIBLE, "says that this is interface 0.0");
     check_odd(5, PGD_INVALID, "mandatory function queue.copy");
     check_odd(8, PGD_NOT_FOUND, "no driver was found");
     check_odd(9, PGD_INCOMPATIBLE, "no symbol pgd_plugin_v0");
-    check_odd(10, PGD_INCOMPATIBLE, "bytes, this host needs");
+    check_odd(10, PGD_INCOMPATIBLE, "bytes, the smallest there ever was has");
     check_odd(11, PGD_UNAVAILABLE, "open its backend");
 }
 
 // Shorter and longer tables are fine; what is behind the plugin's size is not looked at.
 static void test_other_sizes(void **state) {
-    const char *folders[2] = {PGD_TEST_ABI_DIR "/odd6", PGD_TEST_ABI_DIR "/odd7"};
+    const char *folders[3] = {PGD_TEST_ABI_DIR "/odd6", PGD_TEST_ABI_DIR "/odd7",
+                              PGD_TEST_ABI_DIR "/odd15"};
     (void)state;
-    for (int32_t i = 0; i < 2; i++) {
+    for (int32_t i = 0; i < 3; i++) {
         pgd_dev *dev = NULL;
         pgd_queue *q = NULL;
         pgd_buffer *b = NULL;
@@ -89,7 +96,7 @@ static void test_other_sizes(void **state) {
 static void test_template_and_cplusplus(void **state) {
     pgd_dev *dev = NULL;
     (void)state;
-    assert_int_equal(try_open(PGD_TEST_BINARY_DIR "/lib/pagoda-template", "template", &dev),
+    assert_int_equal(try_open(PGD_TEST_BINARY_DIR "/plugins/template", "template", &dev),
                      PGD_NOT_FOUND);
     assert_non_null(strstr(pgd_fail_text(PGD_NOT_FOUND), "drives no device"));
     assert_int_equal(try_open(PGD_TEST_ABI_DIR "/cplusplus", "cplusplus", &dev), PGD_NOT_FOUND);
@@ -98,7 +105,7 @@ static void test_template_and_cplusplus(void **state) {
 
 static void test_candidates(void **state) {
     const char *folders[] = {PGD_TEST_ABI_DIR "/minimal", PGD_TEST_ABI_DIR "/odd1",
-                             PGD_TEST_BINARY_DIR "/lib/pagoda-template"};
+                             PGD_TEST_BINARY_DIR "/plugins/template"};
     const pgd_dev_search search = {
         .folders = folders, .n_folders = 3, .no_env = 1, .no_installed = 1};
     pgd_dev_registry *r = NULL;

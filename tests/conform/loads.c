@@ -275,7 +275,7 @@ void conform_info(conform *c) {
     MUST(c, room <= total && total > 0, "device.memory says %llu bytes free of %llu",
          (unsigned long long)room, (unsigned long long)total);
     MUST_OK(c, c->d->device->status(c->d), "device.status of a fresh device");
-    MUST_OK(c, c->dev->native.device.count(c->dev->backend, &n), "device.count");
+    MUST_OK(c, c->dev->native.device.count(c->dev->levels[0].backend, &n), "device.count");
     snprintf(c->uri, sizeof(c->uri), "%s:%u", c->manifest->kind, (unsigned)n);
     MUST(c, conform_try_open(c, &dev) != PGD_OK, "device %u of %u can be opened", (unsigned)n,
          (unsigned)n);

@@ -115,10 +115,18 @@ static void right_answers(pgd_engine *engine, answers *out) {
 
 static pgd_queue_table queue_calls; // as they were
 static pgd_graph_table graph_calls;
+// The step's call, the wait for what it has enqueued, the next step's call.
+#define IN_A_ROW 3
+
 static int64_t calls_left;
+static int32_t faults_left; // from that call on so many fail
 
 static pgd_status count_call(void) {
-    return --calls_left == 0 ? pgd_fail(PGD_INTERNAL, SENTENCE) : PGD_OK;
+    if (--calls_left > 0 || faults_left == 0) {
+        return PGD_OK;
+    }
+    faults_left--;
+    return pgd_fail(PGD_INTERNAL, SENTENCE);
 }
 
 static pgd_status copy(const pgd_device *d, pgd_queue *q, const pgd_copy *list, uint32_t n) {
@@ -152,16 +160,26 @@ static void wrap_calls(pgd_engine *engine) {
     graph->launch = launch;
 }
 
-// All requests while the n-th call fails; returns how many ended with that.
-static int32_t run_with_fault(pgd_engine *engine, int64_t n, const answers *right) {
+static uint64_t n_retries(const pgd_engine *engine) {
+    pgd_engine_stats s = {.size = sizeof(s)};
+    pgd_engine_get_stats(engine, &s);
+    return s.n_step_retries;
+}
+
+// All requests while n_faults calls from the n-th on fail; returns how many ended with that. One
+// step that fails is made up for, a second one in a row is not.
+static int32_t run_with_fault(pgd_engine *engine, int64_t n, int32_t n_faults,
+                              const answers *right) {
     pgd_request *r[N_REQUESTS];
     int32_t n_wrong = 0;
     int32_t n_failed_steps = 0;
+    const uint64_t before = n_retries(engine);
     for (int32_t i = 0; i < N_REQUESTS; i++) {
         const pgd_request_desc d = desc_of(i);
         assert_int_equal(pgd_engine_submit(engine, &d, &r[i]), PGD_OK);
     }
     calls_left = n;
+    faults_left = n_faults;
     while (pgd_engine_busy(engine) > 0) {
         if (pgd_engine_step(engine) != PGD_OK) {
             n_failed_steps++;
@@ -178,15 +196,15 @@ static int32_t run_with_fault(pgd_engine *engine, int64_t n, const answers *righ
         }
         pgd_request_release(r[i]);
     }
-    assert_int_equal(n_failed_steps, calls_left <= 0);
+    assert_int_equal(n_failed_steps, faults_left == 0 && n_faults == IN_A_ROW);
+    assert_int_equal(n_retries(engine) - before, faults_left < n_faults);
     pgd_engine_stats s = {.size = sizeof(s)};
     pgd_engine_get_stats(engine, &s);
     assert_int_equal(s.blocks_used, 0);
     return n_wrong;
 }
 
-static void test_each_call_of_the_device(void **state) {
-    (void)state;
+static void fail_each_call(int32_t n_faults) {
     pgd_engine *engine = open_engine();
     answers right;
     right_answers(engine, &right);
@@ -194,17 +212,27 @@ static void test_each_call_of_the_device(void **state) {
     uint64_t alive = pgd_mem_live();
     int64_t n = 1;
     for (; n < 10000; n++) {
-        int32_t n_wrong = run_with_fault(engine, n, &right);
+        int32_t n_wrong = run_with_fault(engine, n, n_faults, &right);
         assert_int_equal(pgd_mem_live(), alive);
         if (calls_left > 0) {
             assert_int_equal(n_wrong, 0);
             break;
         }
         // The second of the two answers of a request may be the one that failed.
-        assert_true(n_wrong <= TOGETHER);
+        assert_true(n_wrong <= (n_faults == 1 ? 0 : TOGETHER));
     }
     assert_true(n > 100 && n < 10000);
     pgd_engine_destroy(engine);
+}
+
+static void test_each_call_of_the_device(void **state) {
+    (void)state;
+    fail_each_call(1);
+}
+
+static void test_each_call_and_the_next_step(void **state) {
+    (void)state;
+    fail_each_call(IN_A_ROW);
 }
 
 // ---- allocations -------------------------------------------------------------------------------
@@ -379,6 +407,7 @@ static void test_each_allocation_with_a_thread(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_call_of_the_device),
+        cmocka_unit_test(test_each_call_and_the_next_step),
         cmocka_unit_test(test_each_allocation_of_a_request),
         cmocka_unit_test(test_each_allocation_of_a_chat_prompt),
         cmocka_unit_test(test_each_allocation_of_token_ids),

@@ -1,4 +1,6 @@
 // The prefix cache and the order of requests, through the public interface on a tiny model.
+//
+//   prefix_test [DEVICE]     cpu
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,11 +17,13 @@
 #define N_PROMPT 11
 #define BLOCK    4
 
+static const char *device = "cpu";
+
 static pgd_engine_options options_of(void) {
     return (pgd_engine_options){
         .size = sizeof(pgd_engine_options),
         .model = MODEL,
-        .device = "cpu",
+        .device = device,
         .memory = "256MiB",
         .block_size = BLOCK,
         .max_num_seqs = 4,
@@ -219,7 +223,8 @@ static void test_wrong_values_are_named(void **state) {
     pgd_engine_destroy(engine);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    device = argc > 1 ? argv[1] : device;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_second_prompt_is_read_from_the_cache),
         cmocka_unit_test(test_salts_keep_apart),

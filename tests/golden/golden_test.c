@@ -1,12 +1,12 @@
 // Golden models: logits and greedy tokens of other people's software, through the whole engine.
 //
-//   golden_test [--rounded] DEVICE GOLDEN.json...
+//   golden_test [--rounded] [--model FILE.gguf] DEVICE GOLDEN.json...
 //
 // For each file (made by tools/golden): every prompt alone, then all together with small chunks;
 // the logits behind the prompt differ by at most `tolerance` of max|logit|, and the 64 greedy
 // tokens are equal (the tool picked prompts whose top-2 gap allows that). --rounded: the device
 // rounds activations to bf16 and the reference does not, so logits may differ by what makes a near
-// tie (2e-2 of max|logit|).
+// tie (2e-2 of max|logit|). --model: the same model from this file instead of the golden's folder.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,7 +208,7 @@ static const char *kv_dtype_of(const pgd_json *root) {
 }
 
 // One engine with whole prompts, one with chunks of 7 rows and blocks of 3 tokens.
-static pgd_status check_file(const char *device, const char *file, int rounded) {
+static pgd_status check_file(const char *device, const char *file, const char *model, int rounded) {
     char folder[4096];
     pgd_json_doc *doc = NULL;
     int64_t max_len = 0;
@@ -228,7 +228,7 @@ static pgd_status check_file(const char *device, const char *file, int rounded) 
         pgd_engine *engine = NULL;
         const pgd_engine_options options = {
             .size = sizeof(options),
-            .model = folder,
+            .model = model != NULL ? model : folder,
             .device = device,
             .kv_cache_dtype = kv_dtype_of(root),
             .memory = "1GiB",
@@ -252,13 +252,18 @@ static pgd_status check_file(const char *device, const char *file, int rounded) 
 
 int main(int argc, char **argv) {
     const int rounded = argc > 1 && strcmp(argv[1], "--rounded") == 0;
-    const int first = 2 + rounded;
+    const char *model = NULL;
+    int first = 2 + rounded;
+    if (argc > first && strcmp(argv[first - 1], "--model") == 0) {
+        model = argv[first];
+        first += 2;
+    }
     if (argc < first + 1) {
-        fprintf(stderr, "usage: golden_test [--rounded] DEVICE GOLDEN.json...\n");
+        fprintf(stderr, "usage: golden_test [--rounded] [--model FILE] DEVICE GOLDEN.json...\n");
         return 2;
     }
     for (int i = first; i < argc; i++) {
-        pgd_status status = check_file(argv[first - 1], argv[i], rounded);
+        pgd_status status = check_file(argv[first - 1], argv[i], model, rounded);
         report(status == PGD_OK, argv[i], "engine", 0, pgd_last_error());
     }
     printf("%d passed, %d failed\n", n_passed, n_failed);

@@ -25,6 +25,7 @@ void ops_cases(ops_session *s, const char *name, int32_t cases, ops_case_fn run)
 void ops_suites(ops_session *s) {
     ops_suite_rows(s);
     ops_suite_gemm(s);
+    ops_suite_quant(s);
     ops_suite_attn(s);
     ops_suite_sample(s);
     ops_suite_invariant(s);

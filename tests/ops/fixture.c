@@ -63,9 +63,20 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
     }
 }
 
+// A case that ends early may have left work behind.
+static void drain(const ops_fixture *f) {
+    uint64_t value = 0;
+    if (f->queue != NULL && f->d->queue->signal(f->d, f->queue, &value) == PGD_OK) {
+        (void)f->d->queue->host_wait(f->d, f->queue, value, PGD_WAIT_FOREVER);
+    }
+}
+
 void ops_close(ops_fixture *f) {
     ops_session *s = f->session;
     int32_t i;
+    if (!f->broken && f->queue != NULL) { // handles and memories go when the queue has passed them
+        ops_drain(f);
+    }
     if (f->dev != NULL && s->closing != NULL) {
         s->closing(s->arg, f->dev);
     }
@@ -78,6 +89,7 @@ void ops_close(ops_fixture *f) {
         }
     }
     if (f->dev != NULL) {
+        drain(f);
         ops_handles_close(f);
         pgd_dev_exec_destroy(f->dev, f->exec);
         f->d->queue->destroy(f->d, f->queue);
@@ -152,6 +164,10 @@ static double value(ops_fixture *f, int32_t fill) {
     case OPS_FILL_NAN: return NAN;
     case OPS_FILL_ZERO: return 0;
     case OPS_FILL_NEAR_ONE: return 1 + 0.25 * ops_normal(&f->rng);
+    case OPS_FILL_INT8: {
+        const int64_t n = ops_between(&f->rng, -300, 300);
+        return (double)(n > 127 ? 127 : n < -127 ? -127 : n) / 64;
+    }
     default: return ops_normal(&f->rng);
     }
 }

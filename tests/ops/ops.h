@@ -62,6 +62,7 @@ int64_t ops_rows(ops_rng *r, int64_t most);
 int64_t ops_width(ops_rng *r);
 int64_t ops_head_dim(ops_rng *r);
 int32_t ops_float(ops_rng *r); // F32, BF16 or F16
+int32_t ops_scheme(ops_rng *r); // any but PARTS; seldom PLAIN
 
 // ---- fixture.c: memory and tensors -------------------------------------------------------------
 
@@ -148,7 +149,9 @@ typedef struct ops_fixture {
     pgd_weight_desc weight_desc;
     pgd_weight_part parts[3];
     pgd_ref_weight ref_weight;
+    pgd_ref_weight ref_parts[3];
     void *part_rows[3];
+    void *joined; // what ref_weight reads
     pgd_weight *weight[2];
     pgd_buffer *weight_buffer;
     // cache
@@ -168,7 +171,9 @@ void ops_say(ops_fixture *f, const char *fmt, ...) PGD_PRINTF(2, 3);
 // Marks the case as failed.
 void ops_fail(ops_fixture *f, const char *fmt, ...) PGD_PRINTF(2, 3);
 
-enum { OPS_FILL_NORMAL = 0, OPS_FILL_NAN = 1, OPS_FILL_ZERO = 2, OPS_FILL_NEAR_ONE = 3 };
+enum { OPS_FILL_NORMAL = 0, OPS_FILL_NAN = 1, OPS_FILL_ZERO = 2, OPS_FILL_NEAR_ONE = 3, OPS_FILL_INT8 = 4 };
+// INT8: integers / 64, every third or so of the largest size, so that rounding a block of 32 to int8
+// by its largest magnitude changes nothing.
 
 // A tensor with memory of its own; pitch = elements from row to row (0 = dense). Rows from
 // `live` on are NaN. dtype I32: filled with -77.
@@ -225,6 +230,11 @@ void ops_compare_tokens(ops_fixture *f);
 // W [n, k] out of n_parts matrices that are wider and taller than their slices.
 void ops_weight(ops_fixture *f, uint32_t uses, int32_t dtype, int32_t act_dtype, int64_t n,
                 int64_t k, int32_t n_parts, int64_t max_rows);
+// The same for a scheme other than PLAIN; with PARTS each part draws its own.
+void ops_quantized(ops_fixture *f, uint32_t uses, int32_t scheme, int64_t n, int64_t k,
+                   int32_t n_parts, int64_t max_rows);
+// A dtype for a cache: F32, BF16, F16, or I8 where the device takes that.
+int32_t ops_cached(ops_fixture *f);
 // A cache over the batch's blocks. loaded 1: holds every sequence up to kv_len; what no sequence
 // has is NaN. loaded 0: zero.
 void ops_cache(ops_fixture *f, int32_t dtype, int32_t layers, int32_t heads, int32_t dim,
@@ -269,6 +279,8 @@ enum {
     OPS_EXACT = 0, // bit for bit
     OPS_ONE = 1,   // one op: one rounding of a sum in f32 or better
     OPS_FUSED = 2, // several ops, what lies between may be rounded or not
+    OPS_INT8 = 3,  // x may be rounded to int8, with a scale a block of 32
+    OPS_INT8_FUSED = 4, // a product of two of those
 };
 
 // The first `rows` rows of a fetched tensor. narrowest: of the dtypes on the way, 0 = its own.
@@ -298,6 +310,7 @@ void ops_compare_told(ops_fixture *f, const ops_told *t);
 
 void ops_suite_rows(ops_session *s);      // rmsnorm, add, act_mul, add_rmsnorm, rope, gather_rows
 void ops_suite_gemm(ops_session *s);      // embed, gemm, gemm_add, gate_up
+void ops_suite_quant(ops_session *s);     // weights in blocks of integers
 void ops_suite_attn(ops_session *s);      // kv_write, attn, qkv_rope_write
 void ops_suite_sample(ops_session *s);    // argmax, sample, head_sample
 void ops_suite_invariant(ops_session *s); // one order of summation whatever the batch

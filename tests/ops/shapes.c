@@ -55,3 +55,14 @@ int32_t ops_float(ops_rng *r) {
     static const int32_t table[] = {PGD_F32, PGD_BF16, PGD_F16};
     return table[ops_between(r, 0, 2)];
 }
+
+int32_t ops_scheme(ops_rng *r) {
+    static const int32_t table[] = {
+#define SCHEME_NUMBER(name, number, elements, bytes, text) number,
+        PGD_SCHEME_LIST(SCHEME_NUMBER)
+#undef SCHEME_NUMBER
+            PGD_SCHEME_INT8,
+        PGD_SCHEME_PLAIN,
+    };
+    return table[ops_between(r, 0, (int64_t)(sizeof(table) / sizeof(table[0])) - 1)];
+}

@@ -80,18 +80,25 @@ static void cut_gemm(ops_fixture *f) {
         sizeof(pgd_gemm_args),
         {offsetof(pgd_gemm_args, x), offsetof(pgd_gemm_args, y), offsetof(pgd_gemm_args, aux)},
         3};
-    const int32_t dtype = ops_act(f), w_dtype = ops_float(&f->rng);
-    const int64_t n = ops_width(&f->rng), k = draw_long(f);
+    const int32_t scheme = ops_between(&f->rng, 0, 1) == 0 ? ops_scheme(&f->rng) : 0;
+    const int32_t dtype = scheme != 0 ? PGD_F32 : ops_act(f), w_dtype = ops_float(&f->rng);
+    const int64_t n = ops_width(&f->rng);
+    const int64_t k = scheme != 0 ? (draw_long(f) + 255) / 256 * 256 : draw_long(f);
     ops_tensor x, y, bias;
     pgd_gemm_args a = {.size = sizeof(a), .batch = &f->batch[OPS_DEV]};
     plain_batch(f);
-    ops_weight(f, PGD_USE_GEMM, w_dtype, ops_rounding(f, w_dtype, dtype), n, k, 1, MOST_ROWS);
+    if (scheme != 0) {
+        ops_quantized(f, PGD_USE_GEMM, scheme, n, k, 1, MOST_ROWS);
+    } else {
+        ops_weight(f, PGD_USE_GEMM, w_dtype, ops_rounding(f, w_dtype, dtype), n, k, 1, MOST_ROWS);
+    }
     x = ops_make2(f, "x", dtype, MOST_ROWS, k, MOST_ROWS, OPS_FILL_NORMAL);
     y = ops_make2(f, "y", ops_between(&f->rng, 0, 1) == 0 ? PGD_F32 : dtype, MOST_ROWS, n,
                   MOST_ROWS, OPS_FILL_NORMAL);
     bias = ops_make1(f, "bias", PGD_F32, n, OPS_FILL_NORMAL);
     ops_say(f, " %s of %lld x %lld %s, x %s, y %s", ops_name(c.op), (long long)n, (long long)k,
-            pgd_dtype_name(w_dtype), pgd_dtype_name(dtype), pgd_dtype_name(y.side[0].dtype));
+            scheme != 0 ? pgd_scheme_name(scheme) : pgd_dtype_name(w_dtype),
+            pgd_dtype_name(dtype), pgd_dtype_name(y.side[0].dtype));
     ops_may_write(f, &y);
     a.x = x.side[OPS_DEV];
     a.y = y.side[OPS_DEV];

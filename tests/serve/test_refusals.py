@@ -1,6 +1,7 @@
 """Wrong input: the four-key error object, nothing lost, the server alive."""
 import json
 import socket
+import time
 
 import pytest
 
@@ -138,13 +139,14 @@ def test_strict_fields(start, server):
     check_error(*start("--strict-fields").json(TEXT, body), 400)
 
 
-def raw_exchange(server, data):
+def raw_exchange(server, data, half_close=True):
     """What comes back; a connection that the server resets is an answer too."""
     got = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as s:
         try:
             s.sendall(data)
-            s.shutdown(socket.SHUT_WR)
+            if half_close:
+                s.shutdown(socket.SHUT_WR)
             while piece := s.recv(65536):
                 got += piece
         except OSError as error:
@@ -152,22 +154,97 @@ def raw_exchange(server, data):
     return got
 
 
-@pytest.mark.parametrize("data", [
-    b"\x00\xff\x16\x03\x01",
-    b"GET\r\n\r\n",
-    b"GET / HTTP/9.9\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"GET / HTTP/1.1\r\n" + b"X: " + b"a" * 100000 + b"\r\n\r\n",
-    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
-    b"BREW /pot HTTP/1.1\r\nHost: localhost\r\n\r\n",
-], ids=lambda d: repr(d[:24]))
-def test_broken_http(server, data):
-    """CVE-2025-48956 and its like: no crash, no hang."""
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+BROKEN = [
+    (b"\x00\xff\x16\x03\x01", 400),
+    (b"\r\nGET / HTTP/1.1\r\n\r\n", 400),
+    (b"GET\r\n\r\n", 400),
+    (b"get / HTTP/1.1\r\n\r\n", 400),
+    (b"GET / HTTP/9.9\r\n\r\n", 505),
+    (b"GET / SPDY\r\n\r\n", 400),
+    (b"GET /a b HTTP/1.1\r\n\r\n", 400),
+    (b"GET //evil:99999x HTTP/1.1\r\n\r\n", 400),
+    (b"GET http://a/ HTTP/1.1\r\n\r\n", 400),
+    (b"GET /\xff HTTP/1.1\r\n\r\n", 400),
+    (b"BREW /pot HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+    (b"TRACE / HTTP/1.1\r\n\r\n", 405),
+    (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nSpace : x\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nX: a\r\n folded\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\rX: a\r\n\r\n", 400),
+    (HEAD + b"\r\n", 411),
+    (HEAD + b"Content-Length: -5\r\n\r\n", 400),
+    (HEAD + b"Content-Length: 5, 5\r\n\r\n", 400),
+    (HEAD + b"Content-Length: 99999999999999999999\r\n\r\n", 400),
+    (HEAD + b"Content-Length: 999999999999\r\n\r\n", 413),
+    (HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+    (HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", 400),
+    (HEAD + b"Transfer-Encoding: gzip\r\n\r\n", 501),
+    (CHUNKED + b"zz\r\n", 400),
+    (CHUNKED + b"2;x=1\r\n{}\r\n0\r\n\r\n", 400),
+    (CHUNKED + b"2\r\n{}x\r\n", 400),
+    (CHUNKED + b"fffffffffff\r\n", 413),
+    (b"GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 400),
+    (b"GET / HTTP/1.1\r\n" + b"X: " + b"a" * 100000 + b"\r\n\r\n", 431),
+    (b"GET / HTTP/1.1\r\n" + b"".join(b"X: " + b"a" * 8000 + b"\r\n" for _ in range(5)), 431),
+    (b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 101 + b"\r\n", 431),
+    (b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n", 414),
+]
+
+
+@pytest.mark.parametrize("data,status", BROKEN, ids=lambda d: repr(d)[:40])
+def test_broken_http(server, data, status):
+    """CVE-2025-48956 and its like: no crash, no hang, and the error object like everywhere."""
     got = raw_exchange(server, data)
-    assert b" 200 " not in got[:20]
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), got[:200]
+    assert b"content-type: application/json" in head.lower()
+    assert b"connection: close" in head.lower()
+    check_error(status, json.loads(body), status)
     assert server.request("/livez")[0] == 200
+
+
+@pytest.mark.parametrize("size", [1, 3, 17])
+def test_broken_http_in_pieces(server, size):
+    """However the bytes are cut."""
+    data = HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        got = b""
+        try:
+            for at in range(0, len(data), size):
+                s.sendall(data[at:at + size])
+            while piece := s.recv(65536):
+                got += piece
+        except OSError as error:
+            assert not isinstance(error, TimeoutError)
+    assert got.startswith(b"HTTP/1.1 400 ") and b'"error"' in got
+
+
+def test_broken_behind_a_good_one(server):
+    """A good request, then a broken one on the same connection: both are answered, in order."""
+    body = b'{"prompt": "Once", "max_tokens": 3, "ignore_eos": true}'
+    good = HEAD + (b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" %
+                   len(body)) + body
+    got = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as s:
+        s.sendall(good)
+        time.sleep(0.01)
+        s.sendall(b"NONSENSE\r\n\r\n")
+        while piece := s.recv(65536):
+            got += piece
+    assert got.startswith(b"HTTP/1.1 200 ") and b'"text_completion"' in got
+    assert got.count(b"HTTP/1.1 400 ") == 1 and got.index(b"HTTP/1.1 400") > got.index(b"usage")
+
+
+def test_chunked_body(server):
+    body = b'{"prompt": "Once", "max_tokens": 3, "ignore_eos": true}'
+    pieces = b"".join(b"%x\r\n%s\r\n" % (1, body[i:i + 1]) for i in range(len(body)))
+    data = HEAD + (b"Connection: close\r\nContent-Type: application/json\r\n"
+                   b"Transfer-Encoding: chunked\r\n\r\n") + pieces + b"0\r\nX: trailer\r\n\r\n"
+    assert raw_exchange(server, data, half_close=False).startswith(b"HTTP/1.1 200 ")
 
 
 def test_pipelined_while_answering(server):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes tests/golden/templates: chat templates and what transformers renders from them.
 
-cases.jsonl holds small templates, most about one construct; nano.jsonl, made only where the
-template of the model nano exists, renders that file. Rendering is done by the environment that
+cases.jsonl holds small templates, most about one construct; families.jsonl renders the templates
+of tests/golden/templates/families, each in the style of a family of models, over many chats;
+nano.jsonl, made only where the template of the model nano exists, renders that file. Rendering is done by the environment that
 transformers compiles its chat templates with (Jinja2 sandbox, trim_blocks, lstrip_blocks, own
 tojson). README.md describes the format.
 """
@@ -18,6 +19,7 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 OUT = os.path.join(ROOT, "tests", "golden", "templates")
+FAMILIES = "tests/golden/templates/families"
 NANO = os.path.join("models", "nano", "chat_template.jinja")
 
 USER = {"role": "user", "content": "What colour is the sky?"}
@@ -346,6 +348,21 @@ CONSTRUCTS = [
         {},
     ),
     ("{% filter upper %}shout {{ s }}{% endfilter %}", LIST),
+    ("{% for x in xs %}{{ x }}{% break %}{% else %}no turn ended{% endfor %}", LIST),
+    (
+        "{% for x in xs %}{% if x == 3 %}{% continue %}{% endif %}{{ x }}{% else %}!{% endfor %}",
+        LIST,
+    ),
+    (
+        (
+            "{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% set c = 3 %}{% endwith %}{{ a"
+            " }}|{{ c }}"
+        ),
+        {},
+    ),
+    ("{% set a = 1 %}{% generation %}{% set a = 2 %}{{ a }}{% endgeneration %}{{ a }}", {}),
+    ("{{ missing | int }}", {}),
+    ("{{ missing | float(1.5) }}", {}),
     ("{{ raise_exception('no ' ~ what) }}", {"what": "luck"}),
     ("{{ missing.attribute }}", {}),
     ("{{ d.missing }}|{{ d['missing'] }}|{{ d.missing is defined }}|{{ xs[9] }}|", LIST),
@@ -356,6 +373,118 @@ CONSTRUCTS = [
         {"messages": CHATS["one"]},
     ),
 ]
+
+NINE = {**CALL, "content": None, "tool_calls": [{**CALL["tool_calls"][0], "id": "abcDEF123"}]}
+BOTH = {
+    **CALL,
+    "content": "I look.",
+    "tool_calls": [
+        {"id": "call00001", **{k: v for k, v in CALL["tool_calls"][0].items() if k != "id"}},
+        {
+            "id": "call00002",
+            "type": "function",
+            "function": {"name": "sum", "arguments": {"xs": [1, -2.5, 1e20], "note": "é \u2028"}},
+        },
+    ],
+}
+PARTS = [{"type": "text", "text": " Look: "}, {"type": "image"}, {"type": "text", "text": "what?"}]
+FAMILY_CHATS = {
+    **CHATS,
+    "thought": [
+        USER,
+        {"role": "assistant", "content": "<think>\nlight scatters\n</think>\n\nBlue."},
+        AGAIN,
+        {"role": "assistant", "content": "Wet.", "reasoning_content": "\nwater\n"},
+    ],
+    "last thought": [USER, {"role": "assistant", "content": "Blue.", "thinking": "I know."}],
+    "nine": [
+        SYSTEM,
+        USER,
+        NINE,
+        {**RESULT, "tool_call_id": "abcDEF123"},
+        {"role": "assistant", "content": " Rain. "},
+        AGAIN,
+    ],
+    "two calls": [
+        USER,
+        BOTH,
+        {**RESULT, "tool_call_id": "call00001"},
+        {**RESULT, "tool_call_id": "call00002", "content": "7"},
+        {"role": "assistant", "content": "Both done."},
+    ],
+    "in the midst": [USER, CALL, RESULT, RESULT],
+    "object result": [USER, CALL, {**RESULT, "content": {"content": {"sky": ["rain", None]}}}],
+    "parts": [{"role": "user", "content": PARTS}],
+    "system parts": [{"role": "system", "content": PARTS[:1]}, {"role": "user", "content": PARTS}],
+    "turn about": [ANSWER, USER],
+    "twice": [USER, USER],
+    "stranger": [{"role": "critic", "content": "No."}],
+    "response said": [
+        USER,
+        {"role": "user", "content": "<tool_response>x</tool_response>"},
+        ANSWER,
+    ],
+    "carried tools": [{**SYSTEM, "tools": '[{"name": "f"}]'}, USER],
+    "listed tools": [{**SYSTEM, "tools": [{"name": "f", "n": 1}]}, USER],
+}
+FAMILY_TOOLS = TOOLS + [
+    {
+        "type": "function",
+        "function": {
+            "name": "sum",
+            "description": "Adds up.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "xs": {"type": "array", "items": {"type": "number"}, "description": "terms"},
+                    "how": {"type": "string", "enum": ["fast", "exact"], "default": "fast"},
+                    "unit": {"type": ["string", "null"]},
+                    "grid": {
+                        "type": "array",
+                        "items": {"type": "object", "properties": {"row": {"type": "integer"}}},
+                        "nullable": True,
+                    },
+                    "opts": {
+                        "type": "object",
+                        "additionalProperties": {"type": "boolean"},
+                        "default": {"a": True, "b": None},
+                    },
+                    "any": {"oneOf": [{"type": "string", "description": "a name"}, {"type": "x"}]},
+                    "Zed": {"description": " of the END "},
+                },
+                "required": ["xs"],
+            },
+            "return": {"type": "number", "description": "the sum"},
+        },
+    },
+    {"type": "function", "function": {"name": "now", "description": "Tells the time."}},
+]
+FAMILY_EXTRAS = [
+    {},
+    {"enable_thinking": False, "reasoning_effort": "high", "tools_in_user_message": False},
+    {"builtin_tools": ["code_interpreter", "get_weather"], "model_identity": "A lamp."},
+]
+
+
+def families(folder):
+    """Every family's template over every chat; tools and a prompt to answer come and go."""
+    out = []
+    for name in sorted(os.listdir(folder)):
+        for title, chat in FAMILY_CHATS.items():
+            ways = [(None, True), (None, False), (FAMILY_TOOLS, True)]
+            for tools, ask in ways if title in CHATS else [ways[len(out) % 3]]:
+                at = len(out) // 3 % len(FAMILY_EXTRAS)
+                variables = {
+                    "messages": chat,
+                    "tools": tools,
+                    "add_generation_prompt": ask,
+                    "bos_token": "<s>",
+                    "eos_token": "</s>",
+                    "date_string": "26 Jul 2024",
+                    **FAMILY_EXTRAS[at],
+                }
+                out.append((name, variables))
+    return out
 
 
 def cases():
@@ -411,6 +540,12 @@ def main():
         os.path.join(args.out, "cases.jsonl"),
         [{"template": t, "vars": v, **render(t, v)} for t, v in cases()],
     )
+    rows = []
+    for name, variables in families(os.path.join(ROOT, FAMILIES)):
+        path = f"{FAMILIES}/{name}"
+        with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+            rows.append({"template_file": path, "vars": variables, **render(f.read(), variables)})
+    write_lines(os.path.join(args.out, "families.jsonl"), rows)
     if not os.path.exists(os.path.join(ROOT, NANO)):
         return
     with open(os.path.join(ROOT, NANO), encoding="utf-8") as f:

@@ -1,0 +1,49 @@
+// What is CUDA's own in this plugin: the calls that HIP has in another form, in CUDA's binary
+// layout, and the kernels.
+#ifndef PGD_BACKENDS_CUDA_CUDA_H
+#define PGD_BACKENDS_CUDA_CUDA_H
+
+#include "../gpu/stream.h"
+
+enum { // CUdevice_attribute
+    CUDA_MULTIPROCESSOR_COUNT = 16,
+    CUDA_MEMORY_CLOCK_RATE = 36, // kHz
+    CUDA_GLOBAL_MEMORY_BUS_WIDTH = 37,
+    CUDA_COMPUTE_CAPABILITY_MAJOR = 75,
+    CUDA_COMPUTE_CAPABILITY_MINOR = 76,
+};
+
+enum { CUDA_HOST = 1, CUDA_DEVICE = 2 }; // CUmemorytype
+
+typedef struct cuda_copy_2d { // CUDA_MEMCPY2D
+    size_t src_x;
+    size_t src_y;
+    int32_t src_kind;
+    const void *src_host;
+    uint64_t src_device;
+    void *src_array;
+    size_t src_pitch;
+    size_t dst_x;
+    size_t dst_y;
+    int32_t dst_kind;
+    void *dst_host;
+    uint64_t dst_device;
+    void *dst_array;
+    size_t dst_pitch;
+    size_t bytes; // of a row
+    size_t rows;
+} cuda_copy_2d;
+
+typedef int (*cuda_error_text_fn)(int error, const char **out);
+typedef int (*cuda_retain_fn)(void **out_context, int device);
+typedef int (*cuda_release_fn)(int device);
+typedef int (*cuda_current_fn)(void *context);
+typedef int (*cuda_copy_2d_fn)(const cuda_copy_2d *copy, void *stream);
+typedef int (*cuda_instantiate_fn)(void **out_exec, void *graph, unsigned long long flags);
+
+// The fat binary, made at build time where there is nvcc; else the list is empty.
+extern const gpu_stream_image cuda_images[];
+
+extern const gpu_driver cuda_driver;
+
+#endif

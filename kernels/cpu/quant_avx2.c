@@ -1,0 +1,10 @@
+// Products with quantized weights, and x as int8; the rest of this instruction set is avx2.c.
+#include "kernels.h"
+
+#include <string.h>
+
+#include "vec_avx2.h"
+
+#include "int8.inc"
+
+#include "quant.inc"

@@ -1,0 +1,10 @@
+// Products with quantized weights by dot products of int8 (vpdpbusd); the rest of this instruction
+// set is avx2.c.
+#include "kernels.h"
+
+#include <string.h>
+
+#define VEC_NAME(n) n##__avx2_vnni
+#include "vec_avx2.h"
+
+#include "quant.inc"
