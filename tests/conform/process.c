@@ -40,7 +40,9 @@ void conform_traces_read(conform_traces *out) {
         .pages = (int64_t)usage.rss_bytes,
         .lent = (int64_t)pgd_mem_live(),
     };
-#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    out->pages = 0; // freed memory is kept back by the sanitizer
+#elif defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
     struct mallinfo2 m = mallinfo2();
     out->heap = (int64_t)(m.uordblks + m.hblkhd);
 #endif
