@@ -54,7 +54,7 @@ class Layers(unittest.TestCase):
         lost = "fault{op=head_sample;lose_nth=5}(cpu)"
         status, out, err = pagoda(*self.ASK, "--device", lost)
         self.assertEqual((status, out), (0, self.right()), err)
-        self.assertEqual(err.count("is lost"), 2)
+        self.assertEqual(err.count("is lost: "), 2)
         gone = "fault{op=head_sample;lose_nth=5;reopen=fail}(cpu)"
         status, out, err = pagoda(*self.ASK, "--device", gone)
         self.assertEqual(status, 1)
