@@ -62,6 +62,20 @@ static int64_t block_of(const attn *t, const attn_item *it, int64_t j, int64_t *
     return it->blocks[j / tokens];
 }
 
+// A row of a cache of I8 as f32, `step` floats from dim to dim.
+static void gather_int8(const attn *t, const attn_item *it, int32_t which, int64_t slot,
+                        int64_t step, float *to) {
+    const int64_t dim = which == 0 ? t->kv->desc.k_dim : t->kv->desc.v_dim;
+    float row[64];
+    for (int64_t d0 = 0; d0 < dim; d0 += 64) {
+        const int64_t n = cpu_min(64, dim - d0);
+        cpu_kv_int8(t->kv, t->a->layer, which, it->kv_head, slot, d0, n, row);
+        for (int64_t i = 0; i < n; i++) {
+            to[(d0 + i) * step] = row[i];
+        }
+    }
+}
+
 // Keys [lo, hi) of a tile copied to [piece][dims][16].
 static void gather_k(const attn *t, const attn_item *it, int64_t tile, int64_t lo, int64_t hi) {
     const pgd_kv_desc *d = &t->kv->desc;
@@ -70,6 +84,12 @@ static void gather_k(const attn *t, const attn_item *it, int64_t tile, int64_t l
     for (int64_t j = lo; j < hi; j++) {
         int64_t at = 0;
         const int64_t block = block_of(t, it, tile + j, &at);
+        if (d->k_dtype == PGD_I8) {
+            gather_int8(t, it, 0, block * d->block_tokens + at, ATTN_PIECE,
+                        (float *)(void *)it->k + j / ATTN_PIECE * d->k_dim * ATTN_PIECE +
+                            j % ATTN_PIECE);
+            continue;
+        }
         const unsigned char *from = cpu_kv_k(t->kv, t->a->layer, it->kv_head, block) + at * bytes;
         unsigned char *to = it->k + (j / ATTN_PIECE * dims * ATTN_PIECE + j % ATTN_PIECE) * bytes;
         for (int64_t i = 0; i < dims; i++) {
@@ -88,6 +108,11 @@ static void gather_v(const attn *t, const attn_item *it, int64_t tile, int64_t l
         const int64_t block = block_of(t, it, tile + j, &at);
         const unsigned char *from = cpu_kv_v(t->kv, t->a->layer, it->kv_head, block);
         unsigned char *to = it->v;
+        if (d->v_dtype == PGD_I8) {
+            gather_int8(t, it, 1, block * d->block_tokens + at, 1,
+                        (float *)(void *)it->v + j * dim);
+            continue;
+        }
         if (t->kv->v_pair == 0) {
             memcpy(to + j * dim * bytes, from + at * d->v_dim * bytes, (size_t)(d->v_dim * bytes));
             continue;
@@ -110,12 +135,17 @@ typedef struct attn_tile {
     int64_t dim;    // of V
 } attn_tile;
 
+// Bytes of an element of a piece: I8 is read as f32.
+static int64_t attn_bytes(int32_t dtype) {
+    return dtype == PGD_I8 ? (int64_t)sizeof(float) : (int64_t)pgd_dtype_bytes(dtype);
+}
+
 static void find_tile(const attn *t, const attn_item *it, int64_t tile, attn_tile *out) {
     const int64_t lo = cpu_max(it->from - tile, 0);
     const int64_t hi = cpu_min(it->to - tile, PGD_CPU_TILE);
     const pgd_kv_desc *d = &t->kv->desc;
-    const int64_t k_bytes = pgd_dtype_bytes(d->k_dtype);
-    const int64_t v_bytes = pgd_dtype_bytes(d->v_dtype);
+    const int64_t k_bytes = attn_bytes(d->k_dtype);
+    const int64_t v_bytes = attn_bytes(d->v_dtype);
     const int64_t k_piece = (d->k_dim + (d->k_dim & t->kv->k_pair)) * ATTN_PIECE * k_bytes;
     out->position = tile;
     out->stride = t->direct_k ? d->block_tokens : ATTN_PIECE;
@@ -178,7 +208,7 @@ static void scores(const attn *t, const attn_item *it, const attn_tile *tile,
     const int64_t dim = q_ld(t);
     if (t->dots) {
         t->k->bf16_attn_dot_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
-    } else if (t->kv->desc.k_dtype == PGD_F32) {
+    } else if (t->kv->desc.k_dtype == PGD_F32 || t->kv->desc.k_dtype == PGD_I8) {
         t->k->f32_attn_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
     } else if (t->kv->desc.k_dtype == PGD_BF16) {
         t->k->bf16_attn_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
@@ -201,7 +231,7 @@ static void values(const attn *t, const attn_item *it, const attn_tile *tile, co
         }
         t->k->bf16_attn_dot_values(rounded, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o,
                                    ld);
-    } else if (t->kv->desc.v_dtype == PGD_F32) {
+    } else if (t->kv->desc.v_dtype == PGD_F32 || t->kv->desc.v_dtype == PGD_I8) {
         t->k->f32_attn_values(p, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o, ld);
     } else if (t->kv->desc.v_dtype == PGD_BF16) {
         t->k->bf16_attn_values(p, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o, ld);

@@ -166,11 +166,13 @@ bool cpu_check_kv(cpu_check *c, const pgd_kv_desc *kv) {
     if (kv == NULL) {
         return cpu_refuse(c, PGD_INVALID, "the cache is not there");
     }
-    if (kv->kind != PGD_KV_ATTENTION || kv->scale_mode != 0) {
+    const bool int8 = kv->k_dtype == PGD_I8 && kv->v_dtype == PGD_I8;
+    if (kv->kind != PGD_KV_ATTENTION ||
+        kv->scale_mode != (int8 ? PGD_KV_SCALE_TOKEN_HEAD : PGD_KV_SCALE_NONE)) {
         return cpu_refuse(c, PGD_UNSUPPORTED, "cache kind %d with scale mode %d", (int)kv->kind,
                           (int)kv->scale_mode);
     }
-    if (!is_float(kv->k_dtype) || !is_float(kv->v_dtype)) {
+    if (!int8 && (!is_float(kv->k_dtype) || !is_float(kv->v_dtype))) {
         return cpu_refuse(c, PGD_UNSUPPORTED, "a cache of %s and %s", pgd_dtype_name(kv->k_dtype),
                           pgd_dtype_name(kv->v_dtype));
     }

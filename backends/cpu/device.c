@@ -84,7 +84,7 @@ static pgd_status info(void *backend, uint32_t i, pgd_device_info *out) {
         .caps = PGD_CAP_HOST_VISIBLE | (self->blas == NULL ? PGD_CAP_INVARIANT : 0u),
         .weight_dtypes = floats,
         .act_dtypes = 1u << PGD_F32,
-        .kv_dtypes = floats,
+        .kv_dtypes = floats | 1u << PGD_I8,
         .act_dtype = PGD_F32,
         .residual_dtype = PGD_F32,
         .kv_dtype = PGD_BF16,

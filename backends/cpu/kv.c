@@ -5,16 +5,19 @@
 //   layer: | head 0: K, V | head 1: K, V | ...
 //   K      bf16 [k_dim / 2][block_tokens][2]    f32, f16 [k_dim][block_tokens]
 //   V      bf16 [block_tokens / 2][v_dim][2]    f32, f16 [block_tokens][v_dim]
+//   I8     K and V [block_tokens][dim], behind each of them its scales, f32 [block_tokens]
 //
 // Halves are rounded up: an odd k_dim has a zero behind it. Block ids are the host's. attn's room
 // belongs to the handle: tiles for each worker, and the results of tiles that several workers make
 // for one row.
+#include <math.h>
 #include <string.h>
 
 #include "cpu.h"
 
 #define LAYOUT_VERSION UINT64_C(0x7067642d63707533) // raised with each change of the layout
 #define CHUNK          256                          // elements turned at a time
+#define MOST_DIM       4096                         // cpu_check_kv
 
 static uint64_t round_up(uint64_t n, uint64_t to) {
     return (n + to - 1) / to * to;
@@ -37,11 +40,16 @@ static void layout(const pgd_kv_desc *a, pgd_kv *kv) {
     kv->desc.block_tokens = (int32_t)tokens;
     kv->k_pair = a->k_dtype == PGD_BF16;
     kv->v_pair = a->v_dtype == PGD_BF16;
+    const uint64_t scales = a->scale_mode == PGD_KV_SCALE_NONE ? 0 : tokens * sizeof(float);
+    kv->k_scales = round_up(tokens * (uint64_t)a->k_dim, sizeof(float));
+    kv->v_scales = round_up(tokens * (uint64_t)a->v_dim, sizeof(float));
     kv->k_bytes = round_up(round_up((uint64_t)a->k_dim, 1 + (uint64_t)kv->k_pair) * tokens *
-                               pgd_dtype_bytes(a->k_dtype),
+                                   pgd_dtype_bytes(a->k_dtype) +
+                               (scales > 0 ? scales + sizeof(float) : 0),
                            CPU_ALIGN);
     kv->v_bytes = round_up(round_up(tokens, 1 + (uint64_t)kv->v_pair) * (uint64_t)a->v_dim *
-                               pgd_dtype_bytes(a->v_dtype),
+                                   pgd_dtype_bytes(a->v_dtype) +
+                               (scales > 0 ? scales + sizeof(float) : 0),
                            CPU_ALIGN);
     kv->layer_bytes = heads * (kv->k_bytes + kv->v_bytes);
     kv->block_bytes = (uint64_t)a->layers * kv->layer_bytes;
@@ -130,6 +138,47 @@ unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t b
     return cpu_kv_k(kv, layer, head, block) + kv->k_bytes;
 }
 
+// A row of I8: its elements, and where its scale lies.
+static int8_t *int8_at(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
+                       unsigned char **out_scale) {
+    const int64_t tokens = kv->desc.block_tokens;
+    const int64_t token = slot % tokens;
+    unsigned char *p = which == 0 ? cpu_kv_k(kv, layer, head, slot / tokens)
+                                  : cpu_kv_v(kv, layer, head, slot / tokens);
+    *out_scale = p + (which == 0 ? kv->k_scales : kv->v_scales) + (size_t)token * sizeof(float);
+    return (int8_t *)p + token * (which == 0 ? kv->desc.k_dim : kv->desc.v_dim);
+}
+
+void cpu_kv_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
+                 int64_t d0, int64_t n, float *out) {
+    unsigned char *scale_at = NULL;
+    const int8_t *q = int8_at(kv, layer, which, head, slot, &scale_at) + d0;
+    float scale = 0.0f;
+    memcpy(&scale, scale_at, sizeof(scale));
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = (float)q[i] * scale;
+    }
+}
+
+// What is no number makes the whole row none: its scale says so.
+static void store_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
+                       const float *row) {
+    const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
+    unsigned char *scale_at = NULL;
+    int8_t *q = int8_at(kv, layer, which, head, slot, &scale_at);
+    float most = 0.0f;
+    float check = 0.0f;
+    for (int64_t i = 0; i < dim; i++) {
+        most = fabsf(row[i]) > most ? fabsf(row[i]) : most;
+        check += row[i] * 0.0f;
+    }
+    const float scale = check == 0.0f ? most / 127.0f : NAN;
+    for (int64_t i = 0; i < dim; i++) {
+        q[i] = scale > 0.0f ? (int8_t)rintf(row[i] / scale) : 0;
+    }
+    memcpy(scale_at, &scale, sizeof(scale));
+}
+
 // One head's row in the cache: dim d lies d / (pair + 1) steps and d % (pair + 1) elements
 // behind p.
 typedef struct kv_row {
@@ -185,6 +234,10 @@ void cpu_kv_store(const pgd_cpu_kernels *k, const pgd_kv *kv, int32_t layer, int
                   int64_t head, int64_t slot, const float *row) {
     const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
     const kv_row r = row_at(kv, layer, which, head, slot);
+    if (r.dtype == PGD_I8) {
+        store_int8(kv, layer, which, head, slot, row);
+        return;
+    }
     for (int64_t d0 = 0; d0 < dim; d0 += CHUNK) {
         store_range(k, &r, d0, cpu_min(CHUNK, dim - d0), row + d0);
     }
@@ -282,7 +335,17 @@ static unsigned char *move_row(const pgd_cpu_kernels *k, const pgd_kv *kv, const
                                unsigned char *image) {
     const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
     const kv_row r = row_at(kv, layer, which, head, slot);
-    float values[CHUNK];
+    float values[MOST_DIM];
+    if (r.dtype == PGD_I8) { // a scale is that of a whole row
+        if (read) {
+            cpu_kv_int8(kv, layer, which, head, slot, 0, dim, values);
+        }
+        image_part(k, a->dtype, read, image, dim, values);
+        if (!read) {
+            store_int8(kv, layer, which, head, slot, values);
+        }
+        return image + dim * pgd_dtype_bytes(a->dtype);
+    }
     for (int64_t d0 = 0; d0 < dim; d0 += CHUNK) {
         const int64_t n = cpu_min(CHUNK, dim - d0);
         if (read) {

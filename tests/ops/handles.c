@@ -157,8 +157,14 @@ static pgd_status prepare_weight(ops_fixture *f) {
 
 // ---- cache -------------------------------------------------------------------------------------
 
+// Images of a cache of int8 are f32: its scales are no part of them.
+static int32_t image_dtype(const ops_fixture *f) {
+    return f->kv_desc.k_dtype == PGD_I8 ? PGD_F32 : f->kv_desc.k_dtype;
+}
+
 static uint64_t cache_bytes(const ops_fixture *f) {
-    return pgd_ref_kv_block_bytes(&f->kv_desc) * (uint64_t)f->n_blocks;
+    const uint64_t bytes = pgd_ref_kv_block_bytes(&f->kv_desc) * (uint64_t)f->n_blocks;
+    return f->kv_desc.k_dtype == PGD_I8 ? bytes * sizeof(float) : bytes;
 }
 
 int64_t ops_cache_slot(const ops_fixture *f, int32_t slot, int32_t j) {
@@ -166,6 +172,21 @@ int64_t ops_cache_slot(const ops_fixture *f, int32_t slot, int32_t j) {
     const int32_t *table = ops_array(f, b->block_table[0]);
     int64_t block = table[slot * b->cap_blocks[0] + j / f->block_tokens];
     return block * f->block_tokens + j % f->block_tokens;
+}
+
+static void int8_row(ops_fixture *f, int32_t layer, int32_t which, int64_t slot, float *image,
+                     int32_t to_image);
+
+static void fill_int8(ops_fixture *f, int32_t layer, int32_t which, int64_t slot) {
+    const int64_t n = (int64_t)f->kv_desc.heads * f->kv_desc.k_dim;
+    float *row = malloc((size_t)n * sizeof(*row));
+    for (int64_t i = 0; row != NULL && i < n; i++) {
+        row[i] = (float)ops_normal(&f->rng);
+    }
+    if (row != NULL) {
+        int8_row(f, layer, which, slot, row, 0);
+    }
+    free(row);
 }
 
 // Random keys and values of every sequence up to its kv_len.
@@ -181,6 +202,10 @@ static void fill_sequences(ops_fixture *f) {
             const int64_t at = ops_cache_slot(f, slot[s], j);
             for (layer = 0; layer < f->kv_desc.layers; layer++) {
                 for (which = 0; which < 2; which++) {
+                    if (f->kv_desc.k_dtype == PGD_I8) {
+                        fill_int8(f, layer, which, at);
+                        continue;
+                    }
                     unsigned char *row = pgd_ref_kv_row(&f->ref_kv, layer, which, at);
                     for (i = 0; i < n; i++) {
                         pgd_ref_store(f->kv_desc.k_dtype, row, i, ops_normal(&f->rng));
@@ -189,6 +214,12 @@ static void fill_sequences(ops_fixture *f) {
             }
         }
     }
+}
+
+int32_t ops_cached(ops_fixture *f) {
+    const int32_t dtype = ops_float(&f->rng);
+    const int32_t int8 = ops_between(&f->rng, 0, 3) == 0;
+    return int8 && (pgd_dev_info(f->dev)->kv_dtypes >> PGD_I8 & 1) != 0 ? PGD_I8 : dtype;
 }
 
 void ops_cache(ops_fixture *f, int32_t dtype, int32_t layers, int32_t heads, int32_t dim,
@@ -205,6 +236,7 @@ void ops_cache(ops_fixture *f, int32_t dtype, int32_t layers, int32_t heads, int
                                .v_dim = dim,
                                .k_dtype = dtype,
                                .v_dtype = dtype,
+                               .scale_mode = dtype == PGD_I8 ? PGD_KV_SCALE_TOKEN_HEAD : 0,
                                .block_tokens = f->block_tokens,
                                .window = window};
     f->ref_kv = (pgd_ref_kv){.desc = f->kv_desc, .n_blocks = f->n_blocks};
@@ -216,25 +248,51 @@ void ops_cache(ops_fixture *f, int32_t dtype, int32_t layers, int32_t heads, int
     f->kv[OPS_HOST] = (pgd_kv *)&f->ref_kv;
     f->kv_loaded = loaded;
     if (loaded) {
-        n = cache_bytes(f) / pgd_dtype_bytes(dtype);
-        for (i = 0; i < n; i++) {
+        n = cache_bytes(f) / pgd_dtype_bytes(image_dtype(f));
+        for (i = 0; i < n && dtype != PGD_I8; i++) {
             pgd_ref_store(dtype, f->ref_kv.mem, (int64_t)i, NAN);
         }
         fill_sequences(f);
     }
 }
 
+// A row of int8 as f32 and back.
+static void int8_row(ops_fixture *f, int32_t layer, int32_t which, int64_t slot, float *image,
+                     int32_t to_image) {
+    const int64_t dim = f->kv_desc.k_dim;
+    int8_t *at = (int8_t *)pgd_ref_kv_row(&f->ref_kv, layer, which, slot);
+    unsigned char *scales = pgd_ref_kv_scales(&f->ref_kv, layer, which, slot);
+    int64_t h, i;
+    for (h = 0; h < f->kv_desc.heads; h++, at += dim, image += dim, scales += sizeof(float)) {
+        float scale;
+        if (!to_image) {
+            scale = pgd_ref_quantize_int8(image, dim, at);
+            memcpy(scales, &scale, sizeof(scale));
+            continue;
+        }
+        memcpy(&scale, scales, sizeof(scale));
+        for (i = 0; i < dim; i++) {
+            image[i] = (float)at[i] * scale;
+        }
+    }
+}
+
 // Between the canonical image of all blocks and the reference's cache.
 static void image_of(ops_fixture *f, unsigned char *image, int32_t to_image) {
     const pgd_kv_desc *d = &f->kv_desc;
-    const uint64_t row = (uint64_t)d->heads * (uint64_t)d->k_dim * pgd_dtype_bytes(d->k_dtype);
+    const uint64_t row =
+        (uint64_t)d->heads * (uint64_t)d->k_dim * pgd_dtype_bytes(image_dtype(f));
     const int32_t tokens = f->n_blocks * d->block_tokens;
     int32_t layer, which, t;
     for (layer = 0; layer < d->layers; layer++) {
         for (which = 0; which < 2; which++) {
             for (t = 0; t < tokens; t++, image += row) {
                 unsigned char *at = pgd_ref_kv_row(&f->ref_kv, layer, which, t);
-                memcpy(to_image ? image : at, to_image ? at : image, row);
+                if (d->k_dtype == PGD_I8) {
+                    int8_row(f, layer, which, t, (float *)(void *)image, to_image);
+                } else {
+                    memcpy(to_image ? image : at, to_image ? at : image, row);
+                }
             }
         }
     }
@@ -246,7 +304,7 @@ static pgd_status move_blocks(ops_fixture *f, unsigned char *image, int32_t writ
     int32_t ids[4096], i;
     pgd_kv_image desc = {.size = sizeof(desc),
                          .format = PGD_KV_CANONICAL,
-                         .dtype = f->kv_desc.k_dtype,
+                         .dtype = image_dtype(f),
                          .n_ids = f->n_blocks,
                          .n_tokens = f->n_blocks * f->kv_desc.block_tokens,
                          .ids = ids};
@@ -312,7 +370,7 @@ void ops_cache_adopt(ops_fixture *f) {
 
 void ops_compare_cache(ops_fixture *f, int32_t tolerance, int32_t narrowest) {
     const int64_t width = (int64_t)f->kv_desc.heads * f->kv_desc.k_dim;
-    const size_t e = pgd_dtype_bytes(f->kv_desc.k_dtype);
+    const size_t e = pgd_dtype_bytes(image_dtype(f));
     unsigned char *want, *got;
     if (f->broken) {
         return;
@@ -324,7 +382,7 @@ void ops_compare_cache(ops_fixture *f, int32_t tolerance, int32_t narrowest) {
         if (move_blocks(f, got, 0) != PGD_OK) {
             ops_fail(f, "read_blocks: %s", pgd_fail_last());
         } else {
-            ops_compare_values(f, "cache", f->kv_desc.k_dtype, want, got,
+            ops_compare_values(f, "cache", image_dtype(f), want, got,
                                (int64_t)(cache_bytes(f) / e), width, tolerance, narrowest);
         }
     }

@@ -233,6 +233,8 @@ void ops_weight(ops_fixture *f, uint32_t uses, int32_t dtype, int32_t act_dtype,
 // The same for a scheme other than PLAIN; with PARTS each part draws its own.
 void ops_quantized(ops_fixture *f, uint32_t uses, int32_t scheme, int64_t n, int64_t k,
                    int32_t n_parts, int64_t max_rows);
+// A dtype for a cache: F32, BF16, F16, or I8 where the device takes that.
+int32_t ops_cached(ops_fixture *f);
 // A cache over the batch's blocks. loaded 1: holds every sequence up to kv_len; what no sequence
 // has is NaN. loaded 0: zero.
 void ops_cache(ops_fixture *f, int32_t dtype, int32_t layers, int32_t heads, int32_t dim,

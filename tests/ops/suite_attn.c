@@ -17,7 +17,7 @@ static heads draw_heads(ops_fixture *f) {
 
 static void run_kv_write(ops_fixture *f) {
     const ops_batch_spec spec = ops_draw_batch(&f->rng, 150, 100);
-    const int32_t dtype = ops_act(f), cache = ops_float(&f->rng);
+    const int32_t dtype = ops_act(f), cache = ops_cached(f);
     const int32_t layers = (int32_t)ops_between(&f->rng, 1, 3);
     const heads h = draw_heads(f);
     ops_tensor qkv, k, v;
@@ -69,7 +69,7 @@ static void draw_rules(ops_fixture *f, pgd_attn_args *a) {
 // attn alone over a cache that is loaded already; what no row sees is NaN there.
 static void run_attn(ops_fixture *f) {
     const ops_batch_spec spec = ops_draw_batch(&f->rng, 120, 400);
-    const int32_t dtype = ops_act(f), cache = ops_float(&f->rng);
+    const int32_t dtype = ops_act(f), cache = ops_cached(f);
     const int32_t layers = (int32_t)ops_between(&f->rng, 1, 2);
     const int32_t has_sinks = ops_between(&f->rng, 0, 5) == 0;
     const int32_t has_slopes = ops_between(&f->rng, 0, 5) == 0;
