@@ -128,10 +128,10 @@ typedef struct pgd_engine_stats {
     uint32_t size;
     int32_t n_running; // sequences: an answer each
     int32_t n_waiting;
-    int32_t num_blocks;  // that sequences can hold
-    int32_t blocks_used; // that they hold, shared ones once
-    int32_t step_tokens; // rows of the latest step
-    int32_t step_status; // what it returned, a pgd_status
+    int32_t num_blocks;    // that sequences can hold
+    int32_t blocks_used;   // that they hold, shared ones once
+    int32_t step_tokens;   // rows of the latest step
+    int32_t step_status;   // what it returned, a pgd_status
     int32_t prefill_limit; // prompt tokens the next step may take beside running answers, 0 = any
     uint64_t n_steps;
     uint64_t n_preemptions;

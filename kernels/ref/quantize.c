@@ -248,8 +248,9 @@ static fit fit_affine(const float *x, int n, int levels) {
     return best;
 }
 
-// The scales of the sub-blocks as integers up to `levels` times one f16; gives that f16 as float.
-static float share(const float *scales, int n, int levels, unsigned char *d_at, int *out) {
+// The scales of the sub-blocks as integers from `low` to `levels` times one f16; gives that f16 as
+// float.
+static float share(const float *scales, int n, int low, int levels, unsigned char *d_at, int *out) {
     const float top = fabsf(extreme(scales, n));
     float d, inverse;
     int i;
@@ -257,7 +258,7 @@ static float share(const float *scales, int n, int levels, unsigned char *d_at, 
     d = get_half(d_at);
     inverse = d > 0 ? 1 / d : 0;
     for (i = 0; i < n; i++) {
-        out[i] = nearest(scales[i] * inverse, -levels - 1, levels);
+        out[i] = nearest(scales[i] * inverse, low, levels);
     }
     return d;
 }
@@ -283,8 +284,8 @@ static void fit_block(const float *x, int n, int bits, int scale_levels, unsigne
         scales[i] = f.scale;
         mins[i] = f.min;
     }
-    d = share(scales, n, scale_levels, d_at, s);
-    dmin = share(mins, n, scale_levels, d_at + 2, m);
+    d = share(scales, n, 0, scale_levels, d_at, s);
+    dmin = share(mins, n, 0, scale_levels, d_at + 2, m);
     for (i = 0; i < n; i++) {
         levels_of(x + (ptrdiff_t)i * size, size, d * (float)s[i], dmin * (float)m[i], 0, levels,
                   q + (ptrdiff_t)i * size);
@@ -344,7 +345,7 @@ static void fit_centred(const float *x, int half, int levels, unsigned char *d_a
     for (i = 0; i < 16; i++) {
         scales[i] = fit_symmetric(x + 16 * (ptrdiff_t)i, 16, half);
     }
-    d = share(scales, 16, levels, d_at, s);
+    d = share(scales, 16, -levels - 1, levels, d_at, s);
     for (i = 0; i < 16; i++) {
         levels_of(x + 16 * (ptrdiff_t)i, 16, d * (float)s[i], 0, -half, half - 1,
                   q + 16 * (ptrdiff_t)i);

@@ -237,7 +237,8 @@ static void wrong_tensors(void **state) {
     for (int i = 0; i < 5; i++) {
         put(&b, 1, 8);
     }
-    put(&b, 0, 12);
+    put(&b, 0, 4);
+    put(&b, 0, 8);
     put_data(&b, 32, 100);
     refuse(&b, PGD_DATA_LOSS, "rank is not 1 to 4");
 }
