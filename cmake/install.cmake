@@ -1,12 +1,13 @@
 # What `cmake --install` and the target `bundle` put where:
 #
-#   bin/pagoda   lib/libpagoda.so*   lib/pagoda/*.so, *.json (plugins)   include/pagoda/*.h
+#   bin/pagoda   bin/pagoda-conform   share/pagoda/conform/* (its tiny models)
+#   lib/libpagoda.so*   lib/pagoda/*.so, *.json (plugins)   include/pagoda/*.h
 #   share/pagoda/models/nano/*       share/doc/pagoda/*
 #   lib/cmake/pagoda/*               lib/pkgconfig/pagoda.pc
 #
 # The tree may be moved as a whole: the program looks for its parts beside itself. The libraries and
 # plugins say themselves where they go (runtime/CMakeLists.txt, pagoda_add_plugin).
-foreach(target pagoda pagoda_program)
+foreach(target pagoda pagoda_program pagoda_conform)
     if(TARGET ${target})
         # RPATH, not RUNPATH: it also serves what the libraries in lib/ need from each other.
         target_link_options(${target} PRIVATE LINKER:--disable-new-dtags)
@@ -51,7 +52,8 @@ add_custom_target(bundle
             -P ${PROJECT_SOURCE_DIR}/cmake/bundle.cmake
     COMMENT "bundling pagoda-${PROJECT_VERSION}-${pagoda_system}"
     VERBATIM)
-foreach(target pagoda pagoda_program pgd-cpu pgd-ocl libpgd-null)
+foreach(target pagoda pagoda_program pagoda_conform pgd-cpu pgd-cuda pgd-hip pgd-ocl pgd-ze
+        libpgd-null)
     if(TARGET ${target})
         add_dependencies(bundle ${target})
     endif()

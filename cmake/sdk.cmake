@@ -25,6 +25,10 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/plugins/template ${PROJECT_SOURCE_DIR}/p
 install(FILES ${PROJECT_SOURCE_DIR}/docs/vendor.md ${PROJECT_SOURCE_DIR}/docs/abi.md
         ${PROJECT_SOURCE_DIR}/LICENSE
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/pagoda-sdk COMPONENT pagoda-sdk)
-if(TARGET pagoda-conform)
-    install(TARGETS pagoda-conform RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT pagoda-sdk)
+if(TARGET pagoda_conform)
+    install(TARGETS pagoda_conform RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT pagoda-sdk)
+    foreach(model IN LISTS PAGODA_CONFORM_MODELS)
+        install(DIRECTORY ${PROJECT_SOURCE_DIR}/tests/golden/models/${model}
+                DESTINATION ${CMAKE_INSTALL_DATADIR}/pagoda/conform COMPONENT pagoda-sdk)
+    endforeach()
 endif()

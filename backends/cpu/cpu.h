@@ -35,6 +35,16 @@
 
 // ---- handles -----------------------------------------------------------------------------------
 
+enum { CPU_NODES = 8, CPU_MOST_WORKERS = 1024 };
+
+// NUMA nodes that have workers; n 0 or 1: nothing is placed.
+typedef struct cpu_nodes {
+    uint32_t n;
+    uint32_t n_workers;
+    uint32_t first[CPU_NODES + 1]; // workers of the nodes before this one
+    uint8_t of[CPU_MOST_WORKERS];  // node of each worker
+} cpu_nodes;
+
 typedef struct cpu_backend {
     const pgd_host *host;
     const pgd_cpu_kernels *kernels;
@@ -43,6 +53,7 @@ typedef struct cpu_backend {
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
     const struct cpu_blas *blas; // NULL: every product by our own kernels
+    cpu_nodes nodes;
 } cpu_backend;
 
 struct pgd_buffer {
@@ -254,6 +265,13 @@ pgd_status cpu_batch_open(const pgd_exec *x, const pgd_batch *batch, int32_t gro
 void cpu_put_token(const cpu_batch *b, int64_t r, int32_t id);
 pgd_status cpu_check_tokens(const pgd_exec *x, const cpu_batch *b, int64_t n) PGD_MUST_USE;
 
+// ---- nodes.c: NUMA -----------------------------------------------------------------------------
+
+// Asks every worker of the team where it is, or takes the option `nodes` at its word.
+void cpu_nodes_find(const pgd_host *host, cpu_nodes *out);
+// First of n items that belong to a node; of node `nodes->n`: n.
+int64_t cpu_nodes_first(const cpu_nodes *nodes, uint32_t zone, int64_t n);
+
 // ---- tape.c: phases of work --------------------------------------------------------------------
 
 typedef void (*cpu_work_fn)(void *ctx, int64_t first, int64_t end, uint32_t worker);
@@ -262,10 +280,14 @@ typedef void (*cpu_work_fn)(void *ctx, int64_t first, int64_t end, uint32_t work
 typedef struct cpu_phase {
     cpu_work_fn fn;
     void *ctx;
-    int64_t n; // 0: nothing to do
+    const cpu_nodes
+        *nodes; // items are parted by nodes: a node's workers take its own first; or NULL
+    int64_t n;  // 0: nothing to do
     int64_t chunk;
     int64_t floats; // of all items: what they cost, roughly
-    _Alignas(64) _Atomic int64_t next;
+    struct {
+        _Alignas(64) _Atomic int64_t next;
+    } zones[CPU_NODES]; // only the first is used without nodes
     _Atomic uint32_t n_arrived;
 } cpu_phase;
 

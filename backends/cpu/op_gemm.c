@@ -364,7 +364,8 @@ static pgd_status fused_init(cpu_op *op, const pgd_weight *w, const pgd_tensor *
     op->live = fused_live;
     PGD_TRY(round_init(op, w, in->shape[0], &f->product));
     op->phases[FRONT] = (cpu_phase){.fn = front_rows, .ctx = f};
-    op->phases[PRODUCT] = (cpu_phase){.fn = product_items, .ctx = &f->product};
+    op->phases[PRODUCT] =
+        (cpu_phase){.fn = product_items, .ctx = &f->product, .nodes = &cpu_self(op->x->dev)->nodes};
     if (norm_w == NULL || norm_w->rank == 0) {
         return PGD_OK;
     }

@@ -25,6 +25,11 @@ static const pgd_option options[] = {
      .value = "on",
      .help = "off: f32 products of many rows may be made by OpenBLAS, whose sums depend on the "
              "number of rows"},
+    {.key = "nodes",
+     .type = "int",
+     .value = "0",
+     .help = "NUMA nodes that weights are placed on: 0 = those the workers are on, 1 = not placed, "
+             "more: as if the workers were spread over so many"},
 };
 
 static pgd_status fail_isa(const pgd_host *host, const char *isa) {
@@ -119,6 +124,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     self->dot_dtype = dot_dtype;
     self->attn_dtype = attn_dtype;
     self->blas = cpu_blas_wanted(host, kernels->isa);
+    cpu_nodes_find(host, &self->nodes);
     *out_backend = self;
     PGD_OUT(out, local);
     return PGD_OK;

@@ -12,6 +12,9 @@
 // Those in front of the first large phase are done by the caller before the team is called; when
 // all are small there is no run at all.
 //
+// With NUMA nodes a phase may have a counter for each node's share of the items (nodes.c); whoever
+// has emptied its own takes from the others'.
+//
 // Counters are set by cpu_phase_set before the run and touched by nobody between two runs.
 #include "cpu.h"
 
@@ -26,6 +29,15 @@ typedef struct tape {
     uint32_t n;
 } tape;
 
+static uint32_t n_zones(const cpu_phase *p) {
+    return p->nodes != NULL && p->nodes->n > 1 ? p->nodes->n : 1;
+}
+
+// First item of a node's share; behind the last node: the end.
+static int64_t zone_first(const cpu_phase *p, uint32_t zone) {
+    return n_zones(p) > 1 ? cpu_nodes_first(p->nodes, zone, p->n) : zone == 0 ? 0 : p->n;
+}
+
 void cpu_phase_set(cpu_phase *p, int64_t n, int64_t item_floats, int64_t chunk) {
     item_floats = cpu_max(1, item_floats);
     p->n = n;
@@ -33,7 +45,9 @@ void cpu_phase_set(cpu_phase *p, int64_t n, int64_t item_floats, int64_t chunk) 
     if (__builtin_mul_overflow(n, item_floats, &p->floats)) {
         p->floats = INT64_MAX;
     }
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    for (uint32_t z = 0; z < n_zones(p); z++) {
+        atomic_store_explicit(&p->zones[z].next, zone_first(p, z), memory_order_relaxed);
+    }
     atomic_store_explicit(&p->n_arrived, 0, memory_order_relaxed);
 }
 
@@ -42,12 +56,19 @@ static bool is_small(const cpu_phase *p) {
 }
 
 static void take_items(cpu_phase *p, uint32_t worker) {
-    for (;;) {
-        int64_t first = atomic_fetch_add_explicit(&p->next, p->chunk, memory_order_relaxed);
-        if (first >= p->n) {
-            return;
+    const uint32_t n = n_zones(p);
+    const uint32_t own = n > 1 ? p->nodes->of[worker] : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t z = (own + i) % n;
+        const int64_t end = zone_first(p, z + 1);
+        for (;;) {
+            const int64_t first =
+                atomic_fetch_add_explicit(&p->zones[z].next, p->chunk, memory_order_relaxed);
+            if (first >= end) {
+                break;
+            }
+            p->fn(p->ctx, first, cpu_min(first + p->chunk, end), worker);
         }
-        p->fn(p->ctx, first, cpu_min(first + p->chunk, p->n), worker);
     }
 }
 

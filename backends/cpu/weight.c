@@ -398,6 +398,7 @@ static pgd_status prepare(const pgd_device *d, pgd_queue *q, const pgd_weight_de
     }
     if (code == PGD_OK) {
         work.ctx = &job;
+        work.nodes = &cpu_self(d)->nodes;
         cpu_phase_set(&work, w->n_panels,
                       w->n_panels > 0 ? (int64_t)(w->bytes / 4) / w->n_panels : 0, 0);
         if (work.n > 0) {

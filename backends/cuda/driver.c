@@ -78,20 +78,9 @@ static int enter(const gpu_stream_device *d) {
     return ((cuda_current_fn)d->library->own[OWN_CURRENT])(d->context);
 }
 
-static int attribute(const gpu_stream_library *l, int what, int number) {
-    int value = 0;
-    return l->api.device_attribute(&value, what, number) == 0 ? value : 0;
-}
-
-static void more_facts(const gpu_stream_library *l, int number, gpu_device_facts *out) {
-    // Two transfers a clock (kHz), bus in bits.
-    const uint64_t clock = (uint64_t)attribute(l, CUDA_MEMORY_CLOCK_RATE, number) * 1000;
-    const uint64_t width = (uint64_t)attribute(l, CUDA_GLOBAL_MEMORY_BUS_WIDTH, number) / 8;
-    out->bytes_per_s = 2 * clock * width;
-    out->units = (uint32_t)attribute(l, CUDA_MULTIPROCESSOR_COUNT, number);
-    snprintf(out->arch, sizeof(out->arch), "sm_%d%d",
-             attribute(l, CUDA_COMPUTE_CAPABILITY_MAJOR, number),
-             attribute(l, CUDA_COMPUTE_CAPABILITY_MINOR, number));
+static void arch(const gpu_stream_library *l, int number, char *out, size_t bytes) {
+    snprintf(out, bytes, "sm_%d%d", gpu_stream_attribute(l, CUDA_COMPUTE_CAPABILITY_MAJOR, number),
+             gpu_stream_attribute(l, CUDA_COMPUTE_CAPABILITY_MINOR, number));
 }
 
 static int copy_rows(const gpu_stream_device *d, const gpu_stream_rows *c, void *stream) {
@@ -128,7 +117,10 @@ static const gpu_stream_vendor vendor = {
     .context_create = context_create,
     .context_destroy = context_destroy,
     .enter = enter,
-    .more_facts = more_facts,
+    .memory_clock = CUDA_MEMORY_CLOCK_RATE,
+    .memory_bus = CUDA_GLOBAL_MEMORY_BUS_WIDTH,
+    .processors = CUDA_MULTIPROCESSOR_COUNT,
+    .arch = arch,
     .copy_rows = copy_rows,
     .graph_instantiate = graph_instantiate,
 };
@@ -137,4 +129,4 @@ static pgd_status load(const pgd_host *host, void **out_library) {
     return gpu_stream_load(host, &vendor, out_library);
 }
 
-const gpu_driver cuda_driver = {.kind = "cuda", .load = load, GPU_STREAM_DRIVER};
+const gpu_driver cuda_driver = {.kind = "cuda", .load_returns = 1, .load = load, GPU_STREAM_DRIVER};

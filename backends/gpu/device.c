@@ -28,6 +28,7 @@ pgd_status gpu_plugin_open(const pgd_host *host, const gpu_driver *driver, void 
         .graph = &gpu_graph_table,
     };
     gpu_backend *self = host->alloc(host, sizeof(*self), 0);
+    char text[240];
     *out_backend = NULL;
     if (self == NULL) {
         return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "%s: no memory for the backend",
@@ -35,10 +36,10 @@ pgd_status gpu_plugin_open(const pgd_host *host, const gpu_driver *driver, void 
     }
     self->host = host;
     self->driver = driver;
-    pgd_status code = driver->load(host, &self->library);
+    pgd_status code = gpu_load(host, driver, &self->library, text, sizeof(text));
     if (code != PGD_OK) {
         host->free(host, self);
-        return code;
+        return PGD_HOST_FAIL(host, code, "%s", text);
     }
     self->n_devices = driver->count(self->library);
     *out_backend = self;
@@ -55,41 +56,18 @@ void gpu_plugin_close(void *backend) {
     }
 }
 
-// Takes the text of a failure, which would else be the caller's.
-typedef struct listener {
-    pgd_host host;
-    char text[240];
-} listener;
-
-static pgd_status listen(const pgd_host *h, pgd_status code, const char *file, int32_t line,
-                         const char *fmt, ...) PGD_PRINTF(5, 6);
-
-static pgd_status listen(const pgd_host *h, pgd_status code, const char *file, int32_t line,
-                         const char *fmt, ...) {
-    listener *l = (listener *)(uintptr_t)h; // host is the first member
-    va_list args;
-    (void)file;
-    (void)line;
-    va_start(args, fmt);
-    vsnprintf(l->text, sizeof(l->text), fmt, args);
-    va_end(args);
-    return code;
-}
-
 pgd_status gpu_plugin_probe(const pgd_host *host, const gpu_driver *driver, pgd_probe *out) {
     pgd_probe local = {.size = sizeof(local), .score = 10};
-    listener l = {.text = ""};
+    char text[240];
     void *library = NULL;
-    memcpy(&l.host, host, host->size < sizeof(l.host) ? host->size : sizeof(l.host));
-    l.host.fail = listen;
-    if (driver->load(&l.host, &library) == PGD_OK) {
+    if (gpu_load(host, driver, &library, text, sizeof(text)) == PGD_OK) {
         local.n_devices = driver->count(library);
-        driver->unload(&l.host, library);
+        driver->unload(host, library);
         if (local.n_devices == 0) {
             snprintf(local.reason, sizeof(local.reason), "%s: there is no device", driver->kind);
         }
     } else {
-        snprintf(local.reason, sizeof(local.reason), "%s", l.text);
+        snprintf(local.reason, sizeof(local.reason), "%s", text);
     }
     PGD_OUT(out, local);
     return PGD_OK;

@@ -60,7 +60,8 @@ typedef struct gpu_device_facts {
 } gpu_device_facts;
 
 typedef struct gpu_driver {
-    const char *kind; // "ocl": the first part of device names
+    const char *kind;     // "ocl": the first part of device names
+    int32_t load_returns; // 1: load comes back by itself when the library does not answer
 
     // ---- library and devices [setup]
     // Opens the vendor's library. UNAVAILABLE with a sentence when it or its driver is not there.

@@ -84,6 +84,10 @@ static inline const gpu_self *gpu_of(const pgd_device *d) {
 pgd_status gpu_fail(const pgd_device *d, const char *file, int32_t line, pgd_status code,
                     const char *fmt, ...) PGD_PRINTF(5, 6) PGD_MUST_USE;
 
+// load.c: the driver's load, with an end. A failure's sentence comes as text. [any]
+pgd_status gpu_load(const pgd_host *host, const gpu_driver *driver, void **out_library,
+                    char *out_text, size_t bytes) PGD_MUST_USE;
+
 // ---- ops.c, memory.c, queue.c ------------------------------------------------------------------
 
 pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out);

@@ -1,10 +1,10 @@
 // Graphs: the launches, copies and fills of a step in order.
 //
-// A driver with graphs of its own records one for each of a ladder of sizes (1, 8, 64, 512 rows, the
-// caps; few rows over many keys apart): a step takes the smallest that holds it, and its kernels
-// read the live counts from the batch block. Without them the list is launched one by one, each grid
-// cut to the counts in the batch's mirror. Either way a count that does not fit is refused
-// beforehand.
+// A driver with graphs of its own records one for each of a ladder of sizes (1, 8, 64, 512 rows,
+// the caps; few rows over many keys apart): a step takes the smallest that holds it, and its
+// kernels read the live counts from the batch block. Without them the list is launched one by one,
+// each grid cut to the counts in the batch's mirror. Either way a count that does not fit is
+// refused beforehand.
 #include <string.h>
 
 #include "gpu.h"

@@ -66,14 +66,14 @@ void gpu_stream_close(const pgd_host *host, void *device) {
 
 static pgd_status start(const pgd_host *host, gpu_stream_device *d, uint32_t i) {
     const gpu_stream_vendor *v = d->library->vendor;
-    gpu_device_facts facts = {0};
+    char arch[32] = "";
     MUST(host, d, device_get, &d->number, (int)i);
     PGD_TRY(
         check(host, d, "making a context", v->context_create(d->library, d->number, &d->context)));
     PGD_TRY(enter(host, d));
     MUST(host, d, stream_create, &d->setup, STREAM_NON_BLOCKING);
-    v->more_facts(d->library, d->number, &facts);
-    return gpu_stream_load_kernels(host, d, facts.arch);
+    v->arch(d->library, d->number, arch, sizeof(arch));
+    return gpu_stream_load_kernels(host, d, arch);
 }
 
 pgd_status gpu_stream_open(const pgd_host *host, void *library, uint32_t i, void **out_device) {

@@ -135,8 +135,12 @@ struct gpu_stream_vendor {
     int (*context_create)(const gpu_stream_library *l, int number, void **out);
     void (*context_destroy)(const gpu_stream_library *l, int number, void *context);
     int (*enter)(const gpu_stream_device *d);
-    // arch, bytes_per_s and units.
-    void (*more_facts)(const gpu_stream_library *l, int number, gpu_device_facts *out);
+    // Numbers of attributes: clock of the memory in kHz, its bus in bits, processors.
+    int memory_clock;
+    int memory_bus;
+    int processors;
+    // Name of the chip; empty when it cannot be told.
+    void (*arch)(const gpu_stream_library *l, int number, char *out, size_t bytes);
     int (*copy_rows)(const gpu_stream_device *d, const gpu_stream_rows *c, void *stream);
     int (*graph_instantiate)(const gpu_stream_device *d, void *graph, void **out_exec);
 };
@@ -149,6 +153,8 @@ pgd_status gpu_stream_error(const pgd_host *host, const gpu_stream_library *l, c
                             int error) PGD_MUST_USE;
 
 // stream_load.c: library, devices, kernels.
+// 0 when the device does not say.
+int gpu_stream_attribute(const gpu_stream_library *l, int what, int number);
 pgd_status gpu_stream_load(const pgd_host *host, const gpu_stream_vendor *vendor,
                            void **out_library) PGD_MUST_USE;
 pgd_status gpu_stream_load_kernels(const pgd_host *host, gpu_stream_device *d,

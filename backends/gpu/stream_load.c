@@ -237,6 +237,11 @@ uint32_t gpu_stream_count(void *library) {
     return ((const gpu_stream_library *)library)->n_devices;
 }
 
+int gpu_stream_attribute(const gpu_stream_library *l, int what, int number) {
+    int value = 0;
+    return l->api.device_attribute(&value, what, number) == 0 && value > 0 ? value : 0;
+}
+
 pgd_status gpu_stream_facts(const pgd_host *host, void *library, uint32_t i,
                             gpu_device_facts *out) {
     const gpu_stream_library *l = library;
@@ -260,7 +265,11 @@ pgd_status gpu_stream_facts(const pgd_host *host, void *library, uint32_t i,
     out->align = 256;
     out->kind = PGD_DEVICE_GPU;
     out->has_f64 = 1;
-    l->vendor->more_facts(l, number, out);
+    out->units = (uint32_t)gpu_stream_attribute(l, l->vendor->processors, number);
+    out->bytes_per_s = 2 * // transfers a clock
+                       ((uint64_t)gpu_stream_attribute(l, l->vendor->memory_clock, number) * 1000) *
+                       ((uint64_t)gpu_stream_attribute(l, l->vendor->memory_bus, number) / 8);
+    l->vendor->arch(l, number, out->arch, sizeof(out->arch));
     return PGD_OK;
 }
 

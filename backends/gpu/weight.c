@@ -12,6 +12,7 @@
 
 #define LAYOUT_VERSION UINT64_C(0x7067642d67707531) // raised with each change of the layout
 #define PIECE_BYTES    (UINT64_C(32) << 20)
+#define MOST_GROUPS    65535 // along y and z: CUDA's limit
 
 static pgd_status check_desc(const pgd_device *d, const pgd_weight_desc *a) {
     gpu_check c = {.code = PGD_OK};
@@ -115,12 +116,18 @@ static pgd_status launch(const pgd_device *d, pgd_queue *q, gpu_launch *l, const
 // Rows from `view` on in `memory` to rows `first` on of the weight.
 static pgd_status pack_rows(const pgd_device *d, pgd_queue *q, const pgd_weight *w, void *memory,
                             k_view view, int64_t first, int64_t n) {
-    const k_pack_params p = {.w = w->w, .rows = view, .first = (int32_t)first, .n = (int32_t)n};
-    gpu_launch l = {.kernel = PGD_PORTABLE_pack,
-                    .groups = {gpu_ceil(w->w.k, K_SPAN), (uint32_t)n, 1}};
-    l.memories[1] = memory;
-    l.memories[2] = w->buffer->memory;
-    return launch(d, q, &l, &p, sizeof(p));
+    const int64_t step = view.s0 * (int64_t)pgd_dtype_bytes(view.dtype) * MOST_GROUPS;
+    for (int64_t r = 0; r < n; r += MOST_GROUPS, view.at += step) {
+        const int64_t rows = n - r < MOST_GROUPS ? n - r : MOST_GROUPS;
+        const k_pack_params p = {
+            .w = w->w, .rows = view, .first = (int32_t)(first + r), .n = (int32_t)rows};
+        gpu_launch l = {.kernel = PGD_PORTABLE_pack,
+                        .groups = {gpu_ceil(w->w.k, K_SPAN), (uint32_t)rows, 1}};
+        l.memories[1] = memory;
+        l.memories[2] = w->buffer->memory;
+        PGD_TRY(launch(d, q, &l, &p, sizeof(p)));
+    }
+    return PGD_OK;
 }
 
 static pgd_status pack_host(const pgd_device *d, pgd_queue *q, const pgd_weight *w,
@@ -216,8 +223,11 @@ static pgd_status prepare(const pgd_device *d, pgd_queue *q, const pgd_weight_de
     code = code == PGD_OK ? check_prepare(d, a, scratch) : code;
     code = code == PGD_OK ? pack_parts(d, q, a, *out, scratch, bytes) : code;
     if (code != PGD_OK) {
+        // what was enqueued still reads the sources
+        const pgd_status drained = gpu_drain(d, q);
         destroy(d, *out);
         *out = NULL;
+        code = drained == PGD_DEVICE_LOST ? drained : code;
     }
     return code;
 }

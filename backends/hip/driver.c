@@ -80,14 +80,9 @@ static int enter(const gpu_stream_device *d) {
     return ((hip_set_device_fn)d->library->own[OWN_SET_DEVICE])(d->number);
 }
 
-static int attribute(const gpu_stream_library *l, int what, int number) {
-    int value = 0;
-    return l->api.device_attribute(&value, what, number) == 0 ? value : 0;
-}
-
 // The one fact without a call of its own; its place in the struct depends on the version, its
 // first letters do not.
-static void read_arch(const gpu_stream_library *l, int number, gpu_device_facts *out) {
+static void arch(const gpu_stream_library *l, int number, char *out, size_t out_bytes) {
     static const char head[] = "gfx";
     char bytes[HIP_PROPERTIES_BYTES + 1] = "";
     const hip_properties_fn newer = (hip_properties_fn)l->own[OWN_PROPERTIES_6];
@@ -98,19 +93,10 @@ static void read_arch(const gpu_stream_library *l, int number, gpu_device_facts 
     }
     for (size_t i = HIP_PROPERTIES_NAME; i + sizeof(head) < HIP_PROPERTIES_BYTES; i++) {
         if (memcmp(bytes + i, head, sizeof(head) - 1) == 0) {
-            snprintf(out->arch, sizeof(out->arch), "%.31s", bytes + i);
+            snprintf(out, out_bytes, "%.31s", bytes + i);
             return;
         }
     }
-}
-
-static void more_facts(const gpu_stream_library *l, int number, gpu_device_facts *out) {
-    // Two transfers a clock (kHz), bus in bits.
-    const uint64_t clock = (uint64_t)attribute(l, HIP_MEMORY_CLOCK_RATE, number) * 1000;
-    const uint64_t width = (uint64_t)attribute(l, HIP_MEMORY_BUS_WIDTH, number) / 8;
-    out->bytes_per_s = 2 * clock * width;
-    out->units = (uint32_t)attribute(l, HIP_MULTIPROCESSOR_COUNT, number);
-    read_arch(l, number, out);
 }
 
 static int copy_rows(const gpu_stream_device *d, const gpu_stream_rows *c, void *stream) {
@@ -139,7 +125,10 @@ static const gpu_stream_vendor vendor = {
     .context_create = context_create,
     .context_destroy = context_destroy,
     .enter = enter,
-    .more_facts = more_facts,
+    .memory_clock = HIP_MEMORY_CLOCK_RATE,
+    .memory_bus = HIP_MEMORY_BUS_WIDTH,
+    .processors = HIP_MULTIPROCESSOR_COUNT,
+    .arch = arch,
     .copy_rows = copy_rows,
     .graph_instantiate = graph_instantiate,
 };
@@ -148,4 +137,4 @@ static pgd_status load(const pgd_host *host, void **out_library) {
     return gpu_stream_load(host, &vendor, out_library);
 }
 
-const gpu_driver hip_driver = {.kind = "hip", .load = load, GPU_STREAM_DRIVER};
+const gpu_driver hip_driver = {.kind = "hip", .load_returns = 1, .load = load, GPU_STREAM_DRIVER};

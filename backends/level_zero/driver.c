@@ -85,10 +85,11 @@ static pgd_status load(const pgd_host *host, void **out_library) {
         return ZE_FAIL(host, PGD_OUT_OF_MEMORY, "no memory for the list of devices");
     }
     l->handle = dlopen("libze_loader.so.1", RTLD_NOW | RTLD_LOCAL);
-    pgd_status code = l->handle != NULL
-                          ? find_functions(host, l)
-                          : ZE_FAIL(host, PGD_UNAVAILABLE,
-                                    "the Level Zero loader libze_loader.so.1 is not installed");
+    pgd_status code =
+        l->handle != NULL
+            ? find_functions(host, l)
+            : ZE_FAIL(host, PGD_UNAVAILABLE,
+                      "the Level Zero loader libze_loader.so.1 is not installed (%s)", dlerror());
     code = code == PGD_OK ? find_devices(host, l) : code;
     if (code != PGD_OK) {
         host->free(host, l);

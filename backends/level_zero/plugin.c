@@ -8,6 +8,10 @@ static const pgd_option options[] = {
      .type = "str",
      .value = "off",
      .help = "on = recorded steps are command lists at full size; off = launches cut to the step"},
+    {.key = "start_seconds",
+     .type = "int",
+     .value = "30",
+     .help = "how long the driver may take to start"},
 };
 
 static pgd_status probe(const pgd_host *host, pgd_probe *out) {

@@ -1,4 +1,5 @@
-# cmake -DKERNELS=<kernels> -DCLANG=... -DTRANSLATOR=... -DVALIDATOR=... -DOUT=<file.c> -P spirv.cmake
+# cmake -DKERNELS=<kernels> -DCLANG=... -DTRANSLATOR=... -DVALIDATOR=... -DOUT=<file.c>
+#       -P spirv.cmake
 #
 # Compiles the portable kernels to SPIR-V, once with double precision and once without, and writes
 # both as bytes in a C file. Optimisation is left to the driver: what clang makes of a kernel has

@@ -6,6 +6,10 @@ static const pgd_option options[] = {
      .type = "str",
      .value = "",
      .help = "folder of built kernels; off = none (default: the user's cache folder)"},
+    {.key = "start_seconds",
+     .type = "int",
+     .value = "30",
+     .help = "how long the driver may take to start"},
 };
 
 static pgd_status probe(const pgd_host *host, pgd_probe *out) {

@@ -322,12 +322,67 @@ static void test_write(void **state) {
     assert_int_equal(pgd_ref_kv_write(NULL, &a), PGD_INVALID);
 }
 
+// Keys and values that int8 holds without loss (128ths, the largest 127) give what an f32 cache of
+// the same numbers gives; a head of zeros stays zeros, and the rounding is to even.
+static void test_int8(void **state) {
+    enum {
+        N = 5,
+        K_BYTES = BLOCK_TOKENS * HKV * (KD + 4),
+        V_BYTES = BLOCK_TOKENS * HKV * (VD + 4)
+    };
+    static setup plain, small;
+    static unsigned char mem[N_BLOCKS * 2 * (K_BYTES + V_BYTES)];
+    float k[N * HKV * KD], v[N * HKV * VD], scale;
+    setup *both[2] = {&plain, &small};
+    int i, j;
+    (void)state;
+    for (i = 0; i < N * HKV * KD; i++) {
+        k[i] = (float)(i % KD == 0 ? 127 : (i * 37) % 255 - 127) / 128;
+    }
+    for (i = 0; i < N * HKV * VD; i++) {
+        v[i] = i / VD == 1 ? 0 : (float)(i % VD == 1 ? -127 : (i * 11) % 255 - 127) / 128;
+    }
+    for (i = 0; i < 2; i++) {
+        setup *s = both[i];
+        pgd_kv_write_args a = {.size = sizeof(a),
+                               .rows = PGD_ROWS_TOKENS,
+                               .batch = &s->batch,
+                               .kv = (pgd_kv *)&s->kv,
+                               .layer = 1,
+                               .k = tensor3(PGD_F32, k, N, HKV, KD),
+                               .v = tensor3(PGD_F32, v, N, HKV, VD)};
+        prepare(s);
+        if (s == &small) {
+            s->kv.desc.k_dtype = s->kv.desc.v_dtype = PGD_I8;
+            assert_int_equal(pgd_ref_check_kv_write(NULL, &a), PGD_UNSUPPORTED); // no scales
+            s->kv.desc.scale_mode = PGD_KV_SCALE_TOKEN_HEAD;
+            s->kv.mem = mem;
+            assert_int_equal(pgd_ref_kv_block_bytes(&s->kv.desc) * N_BLOCKS, sizeof(mem));
+        }
+        s->b.head = (pgd_batch_head){.n_tokens = N};
+        for (j = 0; j < N; j++) {
+            s->b.slots[j] = s->b.table[4][j / BLOCK_TOKENS] * BLOCK_TOKENS + j % BLOCK_TOKENS;
+        }
+        assert_int_equal(pgd_ref_kv_write(NULL, &a), PGD_OK);
+        s->b.head = (pgd_batch_head){.n_tokens = 1, .n_seqs = 1, .n_decode = 1};
+        assert_int_equal(pgd_ref_attn(NULL, &s->a), PGD_OK);
+    }
+    for (i = 0; i < HQ * VD; i++) {
+        assert_true(plain.out[i] == small.out[i]);
+    }
+    memcpy(&scale, pgd_ref_kv_scales(&small.kv, 1, 1, small.b.slots[0]) + 4, sizeof(scale));
+    assert_true(scale == 0); // head 1 of token 0 is zeros
+    memcpy(&scale, pgd_ref_kv_scales(&small.kv, 1, 0, small.b.slots[3]), sizeof(scale));
+    assert_true(scale == 1.0F / 128);
+    assert_int_equal((signed char)*pgd_ref_kv_row(&small.kv, 1, 0, small.b.slots[3]), 127);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),        cmocka_unit_test(test_unseen_blocks),
         cmocka_unit_test(test_logits),       cmocka_unit_test(test_long),
         cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_write),        cmocka_unit_test(test_int8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -276,7 +276,7 @@ static void levels_of(const float *x, int n, float scale, float min, int low, in
 static void fit_block(const float *x, int n, int bits, int scale_levels, unsigned char *d_at,
                       int *s, int *m, int *q) {
     const int size = SUPER / n, levels = (1 << bits) - 1;
-    float scales[16], mins[16], d, dmin;
+    float scales[16] = {0}, mins[16] = {0}, d, dmin;
     int i;
     for (i = 0; i < n; i++) {
         const fit f = fit_affine(x + (ptrdiff_t)i * size, size, levels);
@@ -339,7 +339,7 @@ static void q5_k(const float *x, unsigned char *b) {
 
 // 16 sub-blocks of 16 about zero; s: integer scales in [-levels - 1, levels].
 static void fit_centred(const float *x, int half, int levels, unsigned char *d_at, int *s, int *q) {
-    float scales[16], d;
+    float scales[16] = {0}, d;
     int i;
     for (i = 0; i < 16; i++) {
         scales[i] = fit_symmetric(x + 16 * (ptrdiff_t)i, 16, half);

@@ -11,6 +11,7 @@ static pgd_status weight_plan(const pgd_device *d, const pgd_weight_desc *desc,
     const int32_t known =
         desc->dtype == PGD_F32 || desc->dtype == PGD_BF16 || desc->dtype == PGD_F16;
     const int32_t act = desc->act_dtype;
+    KNOWN(d, pgd_weight_desc, desc);
     if (desc->scheme != PGD_SCHEME_PLAIN || !known || desc->n_experts != 0 ||
         (act != 0 && act != PGD_F32 && act != PGD_BF16)) {
         return FAIL(d, PGD_UNSUPPORTED,
@@ -31,6 +32,8 @@ static pgd_status weight_plan(const pgd_device *d, const pgd_weight_desc *desc,
 // The resident bytes lie in dst already, or will.
 static pgd_status weight_adopt(const pgd_device *d, const pgd_weight_desc *desc,
                                const pgd_range *dst, pgd_weight **out) {
+    *out = NULL;
+    KNOWN(d, pgd_weight_desc, desc);
     *out = d->host->alloc(d->host, sizeof(**out), 0);
     if (*out == NULL) {
         return FAIL(d, PGD_OUT_OF_MEMORY, "naive: no memory for a weight");
@@ -76,6 +79,7 @@ static pgd_status weight_prepare(const pgd_device *d, pgd_queue *q, const pgd_we
     (void)q;
     (void)scratch;
     *out = NULL;
+    KNOWN(d, pgd_weight_desc, desc);
     for (uint32_t i = 0; i < desc->n_parts; i++) {
         pgd_weight_part p = {0}; // rows lie part_stride apart: a host's may be longer or shorter
         const uint32_t stride = desc->part_stride;
@@ -123,6 +127,7 @@ static int32_t cache_fits(int32_t dtype) {
 }
 
 static pgd_status kv_plan(const pgd_device *d, const pgd_kv_desc *desc, pgd_kv_plan *out) {
+    KNOWN(d, pgd_kv_desc, desc);
     if (desc->kind != PGD_KV_ATTENTION || desc->scale_mode != 0 || !cache_fits(desc->k_dtype) ||
         !cache_fits(desc->v_dtype)) {
         return FAIL(d, PGD_UNSUPPORTED, "naive: a cache of %s and %s; f32 and bf16 are there",
@@ -142,6 +147,8 @@ static pgd_status kv_plan(const pgd_device *d, const pgd_kv_desc *desc, pgd_kv_p
 static pgd_status kv_bind(const pgd_device *d, const pgd_kv_desc *desc, const pgd_kv_plan *plan,
                           const pgd_range *mem, int32_t n_blocks, pgd_kv **out) {
     (void)n_blocks;
+    *out = NULL;
+    KNOWN(d, pgd_kv_desc, desc);
     *out = d->host->alloc(d->host, sizeof(**out), 0);
     if (*out == NULL) {
         return FAIL(d, PGD_OUT_OF_MEMORY, "naive: no memory for a cache");
@@ -203,6 +210,7 @@ static void move_canonical(const pgd_kv *kv, const pgd_kv_image *image, int32_t 
 static pgd_status move_blocks(const pgd_device *d, const pgd_kv *kv, const pgd_kv_image *image,
                               int32_t out) {
     const uint64_t bytes = naive_block_bytes(&kv->desc);
+    KNOWN(d, pgd_kv_image, image);
     unsigned char *all = address(image->mem.buffer, image->mem.offset);
     if (image->format == PGD_KV_CANONICAL) {
         if (!cache_fits(image->dtype)) {

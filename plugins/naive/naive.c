@@ -84,6 +84,7 @@ static pgd_status device_support(const pgd_device *d, const pgd_query *query, pg
 static pgd_status memory_create(const pgd_device *d, const pgd_buffer_desc *desc,
                                 pgd_buffer **out) {
     *out = NULL;
+    KNOWN(d, pgd_buffer_desc, desc);
     if (desc->bytes > MEMORY_BYTES) {
         return FAIL(d, PGD_OUT_OF_MEMORY, "naive: a buffer of %llu bytes in a memory of %llu",
                     (unsigned long long)desc->bytes, (unsigned long long)MEMORY_BYTES);
@@ -117,7 +118,8 @@ static pgd_status memory_map(const pgd_device *d, pgd_buffer *b, void **out_ptr)
 
 // ---- queue -------------------------------------------------------------------------------------
 static pgd_status queue_create(const pgd_device *d, const pgd_queue_desc *desc, pgd_queue **out) {
-    (void)desc;
+    *out = NULL;
+    KNOWN(d, pgd_queue_desc, desc);
     *out = d->host->alloc(d->host, sizeof(**out), 0);
     return *out != NULL ? PGD_OK : FAIL(d, PGD_OUT_OF_MEMORY, "naive: no memory for a queue");
 }
@@ -126,9 +128,16 @@ static void queue_destroy(const pgd_device *d, pgd_queue *q) {
     d->host->free(d->host, q);
 }
 
+// One side of a copy, without sums that could wrap.
 static int32_t lies_in(const pgd_buffer *b, uint64_t offset, uint64_t pitch, const pgd_copy *c) {
-    const uint64_t end = offset + (c->rows > 1 ? c->rows - 1 : 0) * pitch + c->bytes;
-    return b == NULL || end <= b->bytes;
+    const uint64_t more = c->rows > 1 ? c->rows - 1 : 0;
+    if (b == NULL) {
+        return 1;
+    }
+    if (offset > b->bytes || c->bytes > b->bytes - offset) {
+        return 0;
+    }
+    return more == 0 || pitch <= (b->bytes - offset - c->bytes) / more;
 }
 
 static pgd_status queue_copy(const pgd_device *d, pgd_queue *q, const pgd_copy *list, uint32_t n) {

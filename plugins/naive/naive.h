@@ -124,12 +124,18 @@ static inline int64_t live(const pgd_batch *b, int32_t rows, int64_t shape0) {
                                       : shape0;
 }
 
-// The args of an op, whichever size the host's have; what this file does not know must be zero.
-#define OP_ARGS(T)                                                                        \
-    T local;                                                                              \
-    const T *a = PGD_ARGS(T, local, args);                                                \
-    if (!pgd_args_tail_is_zero(args, args->size, (uint32_t)sizeof(T))) {                  \
-        return FAIL(x->dev, PGD_UNSUPPORTED, "naive: %s has fields of a newer host", #T); \
-    }
+// What this file does not know of a newer host's struct must be zero.
+#define KNOWN(d, T, p)                                                                     \
+    do {                                                                                   \
+        if (!pgd_args_tail_is_zero((p), (p)->size, (uint32_t)sizeof(T))) {                 \
+            return FAIL((d), PGD_UNSUPPORTED, "naive: %s has fields of a newer host", #T); \
+        }                                                                                  \
+    } while (0)
+
+// The args of an op, whichever size the host's have.
+#define OP_ARGS(T)                         \
+    T local;                               \
+    const T *a = PGD_ARGS(T, local, args); \
+    KNOWN(x->dev, T, args);
 
 #endif

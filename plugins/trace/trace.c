@@ -51,10 +51,11 @@ static uint64_t weight_bytes(const trace_self *t, int32_t op, const pgd_weight *
                                               : known->bytes;
 }
 
-// Bytes of keys and values of one position in one layer.
+// Bytes of keys and values of one position in one layer, their scales included.
 static uint64_t position_bytes(const pgd_kv_desc *kv) {
+    const uint64_t scales = kv->scale_mode == PGD_KV_SCALE_TOKEN_HEAD ? 2 * sizeof(float) : 0;
     return (uint64_t)kv->heads * ((uint64_t)kv->k_dim * pgd_dtype_bytes(kv->k_dtype) +
-                                  (uint64_t)kv->v_dim * pgd_dtype_bytes(kv->v_dtype));
+                                  (uint64_t)kv->v_dim * pgd_dtype_bytes(kv->v_dtype) + scales);
 }
 
 // Positions that attention reads, each sequence once; or that the step writes.

@@ -49,9 +49,11 @@ static pgd_status begin_call(pgd_api_tools *t) {
     t->dropped = t->n_calls >= most;
     t->calls[t->n_calls++] = (pgd_api_tool_call){0};
     t->state = TOOLS_OBJECT;
+    const pgd_text emptied = t->block;
+    t->block = t->held; // all of it is content if the call is none
+    t->held = emptied;
     pgd_text_clear(&t->held);
-    pgd_text_clear(&t->block);
-    return pgd_text_add(&t->block, opening, sizeof(opening) - 1);
+    return PGD_OK;
 }
 
 static void drop_call(pgd_api_tools *t) {
@@ -97,12 +99,16 @@ static pgd_status read_text(pgd_api_tools *t, char c, pgd_text *content) {
     const char *tag = t->matched > 0 && t->closes ? closing : opening;
     if (c == tag[t->matched]) {
         t->matched++;
+        PGD_TRY(pgd_text_add(&t->held, &c, 1));
         if (tag[t->matched] != '\0') {
-            return pgd_text_add(&t->held, &c, 1);
+            return PGD_OK;
         }
         t->matched = 0;
+        if (tag == opening) {
+            return begin_call(t);
+        }
         pgd_text_clear(&t->held);
-        return tag == opening ? begin_call(t) : PGD_OK;
+        return PGD_OK;
     }
     if (t->matched > 0 || !is_space(c)) {
         PGD_TRY(pgd_text_add_str(content, pgd_text_view(&t->held)));

@@ -47,6 +47,7 @@ static const one_case cases[] = {
     // What is no call is text.
     {CALL("not JSON"), CALL("not JSON"), "", 0},
     {CALL("{\"arguments\": {}}"), CALL("{\"arguments\": {}}"), "", 0},
+    {"Hi\n \n" CALL("[]") "\n", "Hi\n \n" CALL("[]") "\n", "", 0},
     {CALL("{\"name\": 5}"), CALL("{\"name\": 5}"), "", 0},
     {CALL("{\"name\": \"\"}"), CALL("{\"name\": \"\"}"), "", 0},
     {"<tool_call>{\"na", "<tool_call>{\"na", "", 0},

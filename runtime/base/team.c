@@ -21,6 +21,7 @@
 #include "os/cpu.h"
 #include "os/env.h"
 #include "os/thread.h"
+#include "os/topology.h"
 
 enum { SPIN_NS = 50000, CROWDED_SPIN_NS = 1000, PAUSES = 32, MOST_WORKERS = 1024, LINE = 64 };
 
@@ -33,6 +34,9 @@ typedef struct gate {
 typedef struct worker {
     pgd_team *team;
     uint32_t index;
+    uint32_t node;  // of the system's numbering
+    uint32_t place; // the node's first cpu in places
+    uint32_t n_places;
     pgd_os_thread thread;
 } worker;
 
@@ -47,7 +51,8 @@ struct pgd_team {
     uint64_t spin_ns;
     uint32_t n_workers;
     uint32_t n_threads; // started so far
-    worker *workers;    // [n_workers], 0 unused
+    worker *workers;    // [n_workers], of 0 only the node is used
+    uint32_t *places;   // cpus by node; NULL: workers are not bound
     pgd_os_mutex run_lock;
 };
 
@@ -98,6 +103,9 @@ static void *worker_main(void *p) {
     const worker *self = p;
     pgd_team *team = self->team;
     uint32_t epoch = 0;
+    if (team->places != NULL) {
+        pgd_os_thread_bind(team->places + self->place, self->n_places);
+    }
     for (;;) {
         wait_while(&team->epoch, epoch, team->spin_ns);
         epoch++;
@@ -143,9 +151,43 @@ static pgd_status start_threads(pgd_team *team) {
     return PGD_OK;
 }
 
+// Spreads the workers over the nodes by the number of their cpus, when there is more than one node
+// and a cpu for each worker.
+static pgd_status spread(const char *root, pgd_team *team) {
+    pgd_os_place places[PGD_OS_MOST_CPUS];
+    uint32_t n = pgd_os_places(root, places, PGD_OS_MOST_CPUS);
+    if (n < team->n_workers || n == 0 || places[0].node == places[n - 1].node) {
+        return PGD_OK;
+    }
+    team->places = pgd_mem_alloc(n, sizeof(*team->places));
+    if (team->places == NULL) {
+        return PGD_MEM_FAIL("the cpus of the thread team", n * sizeof(*team->places));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        team->places[i] = places[i].cpu;
+    }
+    for (uint32_t i = 0; i < team->n_workers; i++) {
+        worker *w = &team->workers[i];
+        const uint32_t at = (uint32_t)((uint64_t)i * n / team->n_workers);
+        w->node = places[at].node;
+        w->place = at;
+        while (w->place > 0 && places[w->place - 1].node == w->node) {
+            w->place--;
+        }
+        while (w->place + w->n_places < n && places[w->place + w->n_places].node == w->node) {
+            w->n_places++;
+        }
+    }
+    return PGD_OK;
+}
+
 pgd_status pgd_team_create(uint32_t n_workers, pgd_team **out) {
+    return pgd_team_create_at("", n_workers, out);
+}
+
+pgd_status pgd_team_create_at(const char *root, uint32_t n_workers, pgd_team **out) {
     *out = NULL;
-    uint32_t n_cores = pgd_os_cpu_count();
+    uint32_t n_cores = pgd_os_cpu_count_at(root);
     if (n_workers == 0) {
         n_workers = n_cores < MOST_WORKERS ? n_cores : MOST_WORKERS;
     }
@@ -166,7 +208,10 @@ pgd_status pgd_team_create(uint32_t n_workers, pgd_team **out) {
     // With more workers than cores a spinning one takes the core from one that works.
     team->spin_ns = n_workers <= n_cores ? SPIN_NS : CROWDED_SPIN_NS;
     (void)pthread_mutex_init(&team->run_lock, NULL);
-    pgd_status status = start_threads(team);
+    pgd_status status = spread(root, team);
+    if (status == PGD_OK) {
+        status = start_threads(team);
+    }
     if (status != PGD_OK) {
         pgd_team_destroy(team);
         return status;
@@ -181,6 +226,7 @@ void pgd_team_destroy(pgd_team *team) {
     }
     stop_threads(team);
     (void)pthread_mutex_destroy(&team->run_lock);
+    pgd_mem_free(team->places);
     pgd_mem_free(team->workers);
     pgd_mem_free(team);
 }
@@ -218,6 +264,10 @@ void pgd_team_close(pgd_team *team) {
 
 uint32_t pgd_team_size(const pgd_team *team) {
     return team->n_workers;
+}
+
+uint32_t pgd_team_node(const pgd_team *team, uint32_t index) {
+    return index < team->n_workers ? team->workers[index].node : 0;
 }
 
 uint64_t pgd_team_runs(const pgd_team *team) {

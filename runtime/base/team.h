@@ -14,6 +14,8 @@ typedef void (*pgd_team_func)(void *arg, uint32_t worker, uint32_t n_workers);
 // n_workers 0 = one per core this process may use (affinity and cgroup quota respected).
 pgd_status pgd_team_create(uint32_t n_workers, pgd_team **out) PGD_MUST_USE;
 void pgd_team_destroy(pgd_team *team); // NULL is fine; no run is under way
+// The same on a system whose /proc and /sys lie below root: "" for the machine itself.
+pgd_status pgd_team_create_at(const char *root, uint32_t n_workers, pgd_team **out) PGD_MUST_USE;
 
 // [any] The process's one team: made by the first who opens it, ended by the last who closes it.
 // n_workers counts for the first only; later engines share what is there.
@@ -21,6 +23,10 @@ pgd_status pgd_team_open(uint32_t n_workers, pgd_team **out) PGD_MUST_USE;
 void pgd_team_close(pgd_team *team); // NULL is fine; no run of the caller is under way
 
 uint32_t pgd_team_size(const pgd_team *team);
+// [any] The system's number of the NUMA node that a worker is bound to. With more than one node
+// workers are spread over them by their cpus and stay there; worker 0, the caller, is asked for
+// nothing and counted as the first node's. 0 where there is one node.
+uint32_t pgd_team_node(const pgd_team *team, uint32_t index);
 // [any] runs so far, those inside a run not counted.
 uint64_t pgd_team_runs(const pgd_team *team);
 // [any] returns when every worker has returned from fn. A run inside a run is the caller's alone.

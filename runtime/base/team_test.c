@@ -1,5 +1,5 @@
 // The thread team: every worker once, barriers, nesting, several callers, idle costs nothing.
-#define _DEFAULT_SOURCE // getrusage
+#define _GNU_SOURCE // getrusage, mkdtemp, nftw
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "os/cpu.h"
+#include "os/fake_root_test.h"
 #include "os/thread.h"
 
 enum { MOST = 8, ROUNDS = 300 };
@@ -234,6 +235,62 @@ static void one_team_for_the_process(void **state) {
     assert_int_equal(pgd_mem_live(), live);
 }
 
+// ---- on systems that are not this one ----------------------------------------------------------
+
+static void size_by_mask_and_quota(void **state) {
+    (void)state;
+    pgd_team *team = NULL;
+    fake_put("/proc/self/status", "Cpus_allowed_list:\t0-5\n");
+    assert_int_equal(pgd_team_create_at(fake_root, 0, &team), PGD_OK);
+    assert_int_equal(pgd_team_size(team), 6);
+    pgd_team_destroy(team);
+    fake_put("/proc/self/cgroup", "0::/a\n");
+    fake_put("/proc/self/mountinfo",
+             "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n");
+    fake_put("/sys/fs/cgroup/a/cpu.max", "250000 100000\n");
+    assert_int_equal(pgd_team_create_at(fake_root, 0, &team), PGD_OK);
+    assert_int_equal(pgd_team_size(team), 3);
+    pgd_team_destroy(team);
+    assert_int_equal(pgd_team_create_at(fake_root, 5, &team), PGD_OK); // asked for: taken
+    assert_int_equal(pgd_team_size(team), 5);
+    pgd_team_destroy(team);
+}
+
+// Node 0 has four cpus, node 2 two of those that the mask leaves.
+static void workers_on_nodes(void **state) {
+    (void)state;
+    const uint32_t want[6] = {0, 0, 0, 0, 2, 2};
+    pgd_team *team = NULL;
+    job j = {0};
+    uint64_t live = pgd_mem_live();
+    fake_put("/proc/self/status", "Cpus_allowed_list:\t0-5\n");
+    fake_put("/sys/devices/system/node/online", "0,2\n");
+    fake_put("/sys/devices/system/node/node0/cpulist", "0-3\n");
+    fake_put("/sys/devices/system/node/node2/cpulist", "4-7\n");
+    assert_int_equal(pgd_team_create_at(fake_root, 0, &team), PGD_OK);
+    assert_int_equal(pgd_team_size(team), 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(pgd_team_node(team, i), want[i]);
+    }
+    pgd_team_run(team, count_call, &j); // cpus that are not there bind nobody
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(j.n_calls[i], 1);
+    }
+    pgd_team_destroy(team);
+    assert_int_equal(pgd_team_create_at(fake_root, 3, &team), PGD_OK);
+    assert_int_equal(pgd_team_node(team, 1), 0);
+    assert_int_equal(pgd_team_node(team, 2), 2);
+    assert_int_equal(pgd_team_node(team, 3), 0); // there is no such worker
+    pgd_team_destroy(team);
+    assert_int_equal(pgd_team_create_at(fake_root, 7, &team), PGD_OK); // more workers than cpus
+    assert_int_equal(pgd_team_node(team, 6), 0);
+    pgd_team_destroy(team);
+    pgd_mem_fail_nth(3);
+    assert_int_equal(pgd_team_create_at(fake_root, 2, &team), PGD_OUT_OF_MEMORY);
+    pgd_mem_fail_nth(0);
+    assert_int_equal(pgd_mem_live(), live);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_team_for_the_process),
@@ -245,6 +302,8 @@ int main(void) {
         cmocka_unit_test(idle_costs_nothing),
         cmocka_unit_test(sizes),
         cmocka_unit_test(no_memory),
+        cmocka_unit_test_setup_teardown(size_by_mask_and_quota, fake_make, fake_remove),
+        cmocka_unit_test_setup_teardown(workers_on_nodes, fake_make, fake_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,9 @@
 #include "base/fail.h"
 #include "base/mem.h"
 
+// What is waited for in place of the plugin ends with TIMEOUT, so that one that hangs is seen.
+#define DRAIN_NS UINT64_C(600000000000)
+
 #define FILL_CHUNK_BYTES (UINT64_C(1) << 20)
 
 static pgd_dev *self_of(const pgd_device *d) {
@@ -55,7 +58,7 @@ static pgd_status fill_map(const pgd_device *d, pgd_buffer *buffer, void **out_p
 pgd_status pgd_dev_drain(const pgd_device *d, pgd_queue *q) {
     uint64_t value = 0;
     PGD_TRY(d->queue->signal(d, q, &value));
-    return d->queue->host_wait(d, q, value, PGD_WAIT_FOREVER);
+    return d->queue->host_wait(d, q, value, DRAIN_NS);
 }
 
 static pgd_status fill_fill(const pgd_device *d, pgd_queue *q, const pgd_range *range,
@@ -98,7 +101,7 @@ static pgd_status fill_fill(const pgd_device *d, pgd_queue *q, const pgd_range *
 
 static pgd_status fill_wait(const pgd_device *d, pgd_queue *q, pgd_queue *other, uint64_t value) {
     (void)q;
-    return d->queue->host_wait(d, other, value, PGD_WAIT_FOREVER);
+    return d->queue->host_wait(d, other, value, DRAIN_NS);
 }
 
 // 1 reached, 0 not yet, else *code says why.

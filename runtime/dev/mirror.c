@@ -64,16 +64,23 @@ static pgd_status find(pgd_dev *dev, const void *handle, pgd_dev_mirror **out) {
 
 // ---- weights -----------------------------------------------------------------------------------
 
-static pgd_weight_desc own_desc(const pgd_dev *dev, const pgd_weight_desc *desc) {
-    pgd_weight_desc local = *desc;
-    if ((local.uses & PGD_USE_GATE_UP) != 0 && dev->how[PGD_OP_gate_up] != PGD_DEV_NATIVE) {
-        local.uses = (local.uses & ~(uint32_t)PGD_USE_GATE_UP) | PGD_USE_GEMM;
+// The description as the plugin gets it: of this host's size, so a longer one has an end of zeros.
+static pgd_status own_desc(const pgd_dev *dev, const pgd_weight_desc *desc, pgd_weight_desc *out) {
+    if (!pgd_args_tail_is_zero(desc, desc->size, (uint32_t)sizeof(*desc))) {
+        return pgd_fail(PGD_UNSUPPORTED, "a weight is described by %u bytes, known are %zu",
+                        desc->size, sizeof(*desc));
     }
-    return local;
+    *out = *desc;
+    out->size = sizeof(*out);
+    if ((out->uses & PGD_USE_GATE_UP) != 0 && dev->how[PGD_OP_gate_up] != PGD_DEV_NATIVE) {
+        out->uses = (out->uses & ~(uint32_t)PGD_USE_GATE_UP) | PGD_USE_GEMM;
+    }
+    return PGD_OK;
 }
 
 static pgd_status own_plan(const pgd_device *d, const pgd_weight_desc *desc, pgd_weight_plan *out) {
-    pgd_weight_desc local = own_desc(self_of(d), desc);
+    pgd_weight_desc local;
+    PGD_TRY(own_desc(self_of(d), desc, &local));
     return self_of(d)->native.weight.plan(d, &local, out);
 }
 
@@ -105,9 +112,10 @@ static pgd_status keep(pgd_dev *dev, pgd_dev_mirror *m, pgd_status code, const v
 
 static pgd_status own_prepare(const pgd_device *d, pgd_queue *q, const pgd_weight_desc *desc,
                               const pgd_range *dst, const pgd_range *scratch, pgd_weight **out) {
-    pgd_weight_desc local = own_desc(self_of(d), desc);
+    pgd_weight_desc local;
     pgd_dev_mirror *m = NULL;
     *out = NULL;
+    PGD_TRY(own_desc(self_of(d), desc, &local));
     PGD_TRY(remember_weight(desc, &m));
     pgd_status code = self_of(d)->native.weight.prepare(d, q, &local, dst, scratch, out);
     return keep(self_of(d), m, code, *out);
@@ -115,9 +123,10 @@ static pgd_status own_prepare(const pgd_device *d, pgd_queue *q, const pgd_weigh
 
 static pgd_status own_adopt(const pgd_device *d, const pgd_weight_desc *desc, const pgd_range *dst,
                             pgd_weight **out) {
-    pgd_weight_desc local = own_desc(self_of(d), desc);
+    pgd_weight_desc local;
     pgd_dev_mirror *m = NULL;
     *out = NULL;
+    PGD_TRY(own_desc(self_of(d), desc, &local));
     PGD_TRY(remember_weight(desc, &m));
     pgd_status code = self_of(d)->native.weight.adopt(d, &local, dst, out);
     return keep(self_of(d), m, code, *out);

@@ -38,6 +38,9 @@ static pgd_status copy_names(pgd_engine *e, const pgd_engine_options *o) {
     if (o->memory != NULL) {
         PGD_TRY(pgd_mem_copy_text(o->memory, &e->names.memory));
     }
+    if (o->quant != NULL) {
+        PGD_TRY(pgd_mem_copy_text(o->quant, &e->names.quant));
+    }
     if (o->standby == NULL || o->standby[0] == '\0') {
         return PGD_OK;
     }

@@ -115,15 +115,20 @@ static pgd_status quantize(const pgd_engine *e, const char *name, pgd_load_plan 
     return pgd_load_plan_quantize(plan, scheme, e->team);
 }
 
+pgd_status pgd_engine_open_weights(pgd_engine *e, pgd_load_weights **weights,
+                                   pgd_load_plan **plan) {
+    PGD_TRY(pgd_load_weights_open(e->folder, weights));
+    PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
+    return quantize(e, e->names.quant, *plan);
+}
+
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) {
     const pgd_load_progress progress = {.fn = o->progress, .arg = o->progress_arg};
     PGD_TRY(pgd_load_fetch_model(o->model, &progress, e->folder, sizeof(e->folder)));
     PGD_TRY(pgd_load_config_read(e->folder, &e->config));
     PGD_TRY(open_text(e));
-    PGD_TRY(pgd_load_weights_open(e->folder, weights));
-    PGD_TRY(pgd_load_plan_create(e->config, *weights, plan));
-    PGD_TRY(quantize(e, o->quant, *plan));
+    PGD_TRY(pgd_engine_open_weights(e, weights, plan));
     e->parameters = (*plan)->params;
     PGD_TRY(pgd_engine_choose(e, o, *plan));
     pgd_engine_work_of(e, *plan);
@@ -222,6 +227,7 @@ void pgd_engine_destroy(pgd_engine *e) {
     pgd_mem_free(e->names.device);
     pgd_mem_free(e->names.standby);
     pgd_mem_free(e->names.memory);
+    pgd_mem_free(e->names.quant);
     pgd_dev_registry_destroy(e->registry);
     pgd_team_close(e->team);
     pgd_mem_free(e);

@@ -52,6 +52,7 @@ typedef struct engine_names {
     char *device;  // as it was opened, options and layers included; owned
     char *standby; // NULL: none; owned
     char *memory;  // NULL: the default; owned
+    char *quant;   // NULL: weights as they are stored; owned
     char uri[160]; // of the device in use
     char product[64];
     uint32_t allow_slow;
@@ -191,6 +192,9 @@ pgd_status pgd_engine_copy_options(const pgd_engine_options *options,
 pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 pgd_status pgd_engine_open_plan(pgd_engine *e, const pgd_engine_options *o,
                                 pgd_load_weights **weights, pgd_load_plan **plan) PGD_MUST_USE;
+// engine.c: the model's files and their plan, quantized as the options say.
+pgd_status pgd_engine_open_weights(pgd_engine *e, pgd_load_weights **weights,
+                                   pgd_load_plan **plan) PGD_MUST_USE;
 // store.c: where packed weights are kept.
 pgd_status pgd_engine_open_store(pgd_engine *e, const pgd_engine_options *o) PGD_MUST_USE;
 // choose.c: the plan on the device that was named, or on the best one that takes it.

@@ -73,10 +73,7 @@ static pgd_status load_again(pgd_engine *e, const char *name) {
     pgd_load_plan *plan = NULL;
     pgd_status status = pgd_engine_open_named(e, name);
     if (status == PGD_OK) {
-        status = pgd_load_weights_open(e->folder, &weights);
-    }
-    if (status == PGD_OK) {
-        status = pgd_load_plan_create(e->config, weights, &plan);
+        status = pgd_engine_open_weights(e, &weights, &plan);
     }
     if (status == PGD_OK) {
         status = pgd_engine_plan_again(e, plan);

@@ -5,9 +5,9 @@
 //     value   key, u32 type, value              (a string: u64 length and bytes)
 //     tensor  name, u32 rank, u64 shape[rank] innermost first, u32 type, u64 offset in the data
 //
-// Accepted only if every count, length and range lies inside the file, no key or name appears twice,
-// each tensor's bytes are those its type and shape need, and no two tensors overlap.
-// Source: the GGUF description of ggml, version 3 (2 has the same layout).
+// Accepted only if every count, length and range lies inside the file, no key or name appears
+// twice, each tensor's bytes are those its type and shape need, and no two tensors overlap. Source:
+// the GGUF description of ggml, version 3 (2 has the same layout).
 #ifndef PGD_LOAD_GGUF_H
 #define PGD_LOAD_GGUF_H
 

@@ -1,10 +1,10 @@
 // What a GGUF file says about its model, in the forms the rest of the tree reads: the configuration
-// as pgd_load_config, the tokenizer as the texts of tokenizer.json and tokenizer_config.json, tensors
-// by the names of the Hugging Face layout. So there is one checked reader of each.
+// as pgd_load_config, the tokenizer as the texts of tokenizer.json and tokenizer_config.json,
+// tensors by the names of the Hugging Face layout. So there is one checked reader of each.
 //
-// Architectures: llama (Llama and Mistral), qwen2, qwen3. Rows of q and k of arch llama lie such that
-// interleaved rope turns them: the configuration says so (rope.style), the bytes stay as they are.
-// rope_freqs.weight (divisors of the frequencies) becomes factors of kind longrope.
+// Architectures: llama (Llama and Mistral), qwen2, qwen3. Rows of q and k of arch llama lie such
+// that interleaved rope turns them: the configuration says so (rope.style), the bytes stay as they
+// are. rope_freqs.weight (divisors of the frequencies) becomes factors of kind longrope.
 #ifndef PGD_LOAD_GGUF_MODEL_H
 #define PGD_LOAD_GGUF_MODEL_H
 
@@ -13,8 +13,8 @@
 
 #define PGD_LOAD_GGUF_NAME 128 // bytes of a translated name
 
-// Name of a tensor in GGUF files: "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight".
-// A name that has no other stays as it is.
+// Name of a tensor in GGUF files: "model.layers.3.self_attn.q_proj.weight" ->
+// "blk.3.attn_q.weight". A name that has no other stays as it is.
 void pgd_load_gguf_name(const char *name, char out[PGD_LOAD_GGUF_NAME]);
 
 // Files of the set that g is the first of.

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "load/gguf_model.h"
+#include "load/gguf_write.h"
 #include "load/plan.h"
 
 // A file that grows.
@@ -356,6 +356,67 @@ static void configs(void **state) {
     pgd_load_config_free(c);
 }
 
+// What this tree writes of a golden model is what the gguf package wrote of it, tensor by tensor.
+static void written(void **state) {
+    static const char *const models[] = {"llama-llama3", "llama-bias", "qwen2", "qwen3"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+        test_folder f;
+        char from[256], to[160], golden[256];
+        pgd_load_weights *own = NULL, *other = NULL;
+        uint32_t n = 0;
+        test_folder_make(&f);
+        (void)snprintf(from, sizeof(from), PGD_TEST_SOURCE_DIR "/tests/golden/models/%s",
+                       models[i]);
+        (void)snprintf(golden, sizeof(golden), GOLDEN "%s.gguf", models[i]);
+        (void)snprintf(to, sizeof(to), "%s/new.gguf", f.path);
+        const pgd_load_gguf_write_desc desc = {.from = from, .to = to, .type = "f32"};
+        assert_int_equal(pgd_load_gguf_write(&desc), PGD_OK);
+        assert_int_equal(pgd_load_weights_open(to, &own), PGD_OK);
+        assert_int_equal(pgd_load_weights_open(golden, &other), PGD_OK);
+        for (uint32_t k = 0; k < pgd_load_weights_count(other); k++) {
+            const pgd_load_tensor *want = pgd_load_weights_get(other, k);
+            const pgd_load_tensor *got = pgd_load_weights_get(own, k);
+            assert_true(pgd_str_equal(got->name, want->name));
+            assert_int_equal(got->rank, want->rank);
+            assert_int_equal(got->shape[0], want->shape[0]);
+            assert_int_equal(got->bytes, want->bytes);
+            if (!pgd_str_is(want->name, "rope_freqs.weight")) {
+                assert_memory_equal(got->ptr, want->ptr, want->bytes);
+                n++;
+            }
+        }
+        assert_int_equal(pgd_load_weights_count(own), pgd_load_weights_count(other));
+        assert_true(n > 10);
+        pgd_load_weights_close(own);
+        pgd_load_weights_close(other);
+        assert_int_equal(remove(to), 0);
+        test_folder_remove(&f);
+    }
+}
+
+static void not_written(void **state) {
+    static const struct {
+        const char *from, *to, *type;
+        pgd_status code;
+        const char *says;
+    } rows[] = {
+        {GOLDEN "qwen2.gguf", "/tmp/x.gguf", "q9", PGD_INVALID, "type is \"q9\""},
+        {GOLDEN "qwen2.gguf", "/tmp/x.gguf", "int8", PGD_INVALID, "type is \"int8\""},
+        {GOLDEN "qwen2.gguf", "/tmp/x", "f16", PGD_INVALID, "ends in .gguf"},
+        {GOLDEN "qwen2.gguf", "/nowhere/x.gguf", "f16", PGD_NOT_FOUND, "cannot be made"},
+        {PGD_TEST_SOURCE_DIR "/tests/golden/models/llama-longrope", "/tmp/x.gguf", "f16",
+         PGD_UNSUPPORTED, "longrope"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const pgd_load_gguf_write_desc desc = {
+            .from = rows[i].from, .to = rows[i].to, .type = rows[i].type};
+        assert_int_equal(pgd_load_gguf_write(&desc), rows[i].code);
+        test_says(rows[i].code, rows[i].says);
+    }
+}
+
 // A scale that is no number is found when the matrix is about to be read.
 static void bad_scales(void **state) {
     uint8_t blocks[3 * 144] = {0};
@@ -383,7 +444,8 @@ int main(void) {
         cmocka_unit_test(wrong_tensors), cmocka_unit_test(cuts_and_flips),
         cmocka_unit_test(no_memory),     cmocka_unit_test(names),
         cmocka_unit_test(split_sets),    cmocka_unit_test(configs),
-        cmocka_unit_test(bad_scales),
+        cmocka_unit_test(bad_scales),    cmocka_unit_test(written),
+        cmocka_unit_test(not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,9 +14,9 @@ typedef struct pgd_load_gguf_write_desc {
     const pgd_load_progress *progress; // may be NULL
 } pgd_load_gguf_write_desc;
 
-// Matrices in the type (the head, and rows of no whole blocks, as pgd_load_scheme_for says; rows that
-// stay plain in f16), all else in F32. Values, tokenizer and template of a GGUF file are kept; those
-// of a folder are written as the converters of ggml do.
+// Matrices in the type (the head, and rows of no whole blocks, as pgd_load_scheme_for says; rows
+// that stay plain in f16), all else in F32. Values, tokenizer and template of a GGUF file are kept;
+// those of a folder are written as the converters of ggml do.
 //   fails  INVALID (type, or a tensor that is quantized already), UNSUPPORTED (rope or tokenizer
 //          that has no form in the file), and what reading the model and writing a file answer
 pgd_status pgd_load_gguf_write(const pgd_load_gguf_write_desc *desc) PGD_MUST_USE;

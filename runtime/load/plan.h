@@ -72,17 +72,19 @@ typedef struct pgd_load_plan {
 } pgd_load_plan;
 
 // c and w must live as long as the plan (names and data are borrowed from w).
-//   fails  NOT_FOUND (a tensor is missing), INVALID (shape, or plain dtypes differ within one joined
-//          matrix), UNSUPPORTED (dtype or type of blocks): each names the tensor, the file, and what
-//          is allowed
+//   fails  NOT_FOUND (a tensor is missing), INVALID (shape, or plain dtypes differ within one
+//          joined matrix), UNSUPPORTED (dtype or type of blocks): each names the tensor, the file,
+//          and what is allowed
 pgd_status pgd_load_plan_create(const pgd_load_config *c, const pgd_load_weights *w,
                                 pgd_load_plan **out) PGD_MUST_USE;
 void pgd_load_plan_destroy(pgd_load_plan *plan); // NULL is fine
 
-// Every matrix of plain numbers becomes one of `scheme` (blocks, or INT8), made when it is taken; the
-// head, and an embedding that is the head too, has at least 6 bits; rows that hold no whole blocks
-// are q8_0 or stay plain. team: the workers that make them, borrowed; NULL = the caller alone.
-//   fails  INVALID (a matrix is quantized already), OUT_OF_MEMORY; the plan is only good for destroy
+// Every matrix of plain numbers becomes one of `scheme` (blocks, or INT8), made when it is taken;
+// the head, and an embedding that is the head too, has at least 6 bits; rows that hold no whole
+// blocks are q8_0 or stay plain. team: the workers that make them, borrowed; NULL = the caller
+// alone.
+//   fails  INVALID (a matrix is quantized already), OUT_OF_MEMORY; the plan is only good for
+//          destroy
 pgd_status pgd_load_plan_quantize(pgd_load_plan *plan, int32_t scheme, pgd_team *team) PGD_MUST_USE;
 // The scheme of a name ("q4_k", "int8"); PGD_SCHEME_PLAIN when it is none.
 int32_t pgd_load_scheme_of(const char *name);

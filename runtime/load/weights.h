@@ -1,7 +1,7 @@
 // The tensors of a model by name: of model.safetensors, of the shards that
-// model.safetensors.index.json names, or of a GGUF file or split set. Files are mapped read-only, never copied; everything about
-// them is checked before this returns, so a tensor's bytes always lie inside its file.
-// Thread rule: open and close on one thread; reads may run together.
+// model.safetensors.index.json names, or of a GGUF file or split set. Files are mapped read-only,
+// never copied; everything about them is checked before this returns, so a tensor's bytes always
+// lie inside its file. Thread rule: open and close on one thread; reads may run together.
 #ifndef PGD_LOAD_WEIGHTS_H
 #define PGD_LOAD_WEIGHTS_H
 
@@ -27,8 +27,9 @@ typedef struct pgd_load_tensor {
 
 struct pgd_load_gguf;
 
-// Opens and checks all files of a folder, a GGUF file (FILE.gguf; of a split set the first), or makes room for the tensors of a synthetic:... model.
-// With an index, only tensors of its weight_map count.
+// Opens and checks all files of a folder, a GGUF file (FILE.gguf; of a split set the first), or
+// makes room for the tensors of a synthetic:... model. With an index, only tensors of its
+// weight_map count.
 //   ownership  the caller's: pgd_load_weights_close
 //   fails      NOT_FOUND (no weights, or a shard of the index is missing), DATA_LOSS (damaged: the
 //              file and what is wrong), INVALID (the index), DENIED, OUT_OF_MEMORY

@@ -43,10 +43,13 @@ pgd_status pgd_model_buffer(const pgd_model *m, int32_t use, uint64_t bytes, uin
     return m->d->memory->create(m->d, &desc, out);
 }
 
+// No piece of loading takes so long on a device that works.
+#define LOAD_WAIT_NS UINT64_C(600000000000)
+
 pgd_status pgd_model_wait(const pgd_model *m, pgd_queue *q) {
     uint64_t value = 0;
     PGD_TRY(m->d->queue->signal(m->d, q, &value));
-    return m->d->queue->host_wait(m->d, q, value, PGD_WAIT_FOREVER);
+    return m->d->queue->host_wait(m->d, q, value, LOAD_WAIT_NS);
 }
 
 #define SETTLE_NS UINT64_C(10000000000)

@@ -6,50 +6,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "os/cgroup.h"
-
-static char root[64];
-
-// Writes a file below root, making its folders.
-static void put(const char *path, const char *text) {
-    char full[512];
-    int n = snprintf(full, sizeof(full), "%s%s", root, path);
-    assert_true(n > 0 && (size_t)n < sizeof(full));
-    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')) != NULL; p++) {
-        *p = '\0';
-        (void)mkdir(full, 0777);
-        *p = '/';
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    (void)fputs(text, f);
-    (void)fclose(f);
-}
-
-static int make_root(void **state) {
-    (void)state;
-    (void)snprintf(root, sizeof(root), "cgroup_test_XXXXXX");
-    return mkdtemp(root) == NULL;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *walk) {
-    (void)st;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
-static int remove_root(void **state) {
-    (void)state;
-    return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
+#include "os/fake_root_test.h"
 
 #define V2_MOUNT                            \
     "22 1 0:20 / /proc rw - proc proc rw\n" \
@@ -58,32 +18,33 @@ static int remove_root(void **state) {
 static void nothing_there(void **state) {
     (void)state;
     uint64_t left = 0;
-    assert_true(pgd_os_cgroup_cpus(root) == UINT32_MAX);
-    assert_true(pgd_os_cgroup_memory(root, &left) == UINT64_MAX);
+    assert_true(pgd_os_cgroup_cpus(fake_root) == UINT32_MAX);
+    assert_true(pgd_os_cgroup_memory(fake_root, &left) == UINT64_MAX);
     assert_true(left == UINT64_MAX);
 }
 
 static void version_2(void **state) {
     (void)state;
     uint64_t left = 0;
-    put("/proc/self/mountinfo", V2_MOUNT);
-    put("/proc/self/cgroup", "0::/a.slice/b\n");
-    put("/sys/fs/cgroup/a.slice/b/cpu.max", "max 100000\n");
-    put("/sys/fs/cgroup/a.slice/cpu.max", "250000 100000\n");
-    put("/sys/fs/cgroup/cpu.max", "400000 100000\n");
-    put("/sys/fs/cgroup/a.slice/b/memory.max", "1000000\n");
-    put("/sys/fs/cgroup/a.slice/b/memory.current", "700000\n");
-    put("/sys/fs/cgroup/a.slice/b/memory.stat", "anon 1\nxinactive_file 9\ninactive_file 200000\n");
-    put("/sys/fs/cgroup/a.slice/memory.max", "2000000\n");
-    put("/sys/fs/cgroup/a.slice/memory.current", "1900000\n");
-    put("/sys/fs/cgroup/memory.max", "max\n");
-    assert_int_equal(pgd_os_cgroup_cpus(root), 3); // 2.5 cores
-    assert_int_equal(pgd_os_cgroup_memory(root, &left), 1000000);
+    fake_put("/proc/self/mountinfo", V2_MOUNT);
+    fake_put("/proc/self/cgroup", "0::/a.slice/b\n");
+    fake_put("/sys/fs/cgroup/a.slice/b/cpu.max", "max 100000\n");
+    fake_put("/sys/fs/cgroup/a.slice/cpu.max", "250000 100000\n");
+    fake_put("/sys/fs/cgroup/cpu.max", "400000 100000\n");
+    fake_put("/sys/fs/cgroup/a.slice/b/memory.max", "1000000\n");
+    fake_put("/sys/fs/cgroup/a.slice/b/memory.current", "700000\n");
+    fake_put("/sys/fs/cgroup/a.slice/b/memory.stat",
+             "anon 1\nxinactive_file 9\ninactive_file 200000\n");
+    fake_put("/sys/fs/cgroup/a.slice/memory.max", "2000000\n");
+    fake_put("/sys/fs/cgroup/a.slice/memory.current", "1900000\n");
+    fake_put("/sys/fs/cgroup/memory.max", "max\n");
+    assert_int_equal(pgd_os_cgroup_cpus(fake_root), 3); // 2.5 cores
+    assert_int_equal(pgd_os_cgroup_memory(fake_root, &left), 1000000);
     assert_int_equal(left, 100000); // the parent has less left than 1000000 - 500000
-    put("/sys/fs/cgroup/a.slice/b/cpu.max", "5000 100000\n");
-    assert_int_equal(pgd_os_cgroup_cpus(root), 1);
-    put("/sys/fs/cgroup/a.slice/b/memory.current", "1300000\n");
-    (void)pgd_os_cgroup_memory(root, &left);
+    fake_put("/sys/fs/cgroup/a.slice/b/cpu.max", "5000 100000\n");
+    assert_int_equal(pgd_os_cgroup_cpus(fake_root), 1);
+    fake_put("/sys/fs/cgroup/a.slice/b/memory.current", "1300000\n");
+    (void)pgd_os_cgroup_memory(fake_root, &left);
     assert_int_equal(left, 0);
 }
 
@@ -91,12 +52,12 @@ static void version_2(void **state) {
 static void version_2_own_namespace(void **state) {
     (void)state;
     uint64_t left = 0;
-    put("/proc/self/mountinfo", V2_MOUNT);
-    put("/proc/self/cgroup", "0::/\n");
-    put("/sys/fs/cgroup/cpu.max", "400000 100000\n");
-    put("/sys/fs/cgroup/memory.max", "8192\n");
-    assert_int_equal(pgd_os_cgroup_cpus(root), 4);
-    assert_int_equal(pgd_os_cgroup_memory(root, &left), 8192);
+    fake_put("/proc/self/mountinfo", V2_MOUNT);
+    fake_put("/proc/self/cgroup", "0::/\n");
+    fake_put("/sys/fs/cgroup/cpu.max", "400000 100000\n");
+    fake_put("/sys/fs/cgroup/memory.max", "8192\n");
+    assert_int_equal(pgd_os_cgroup_cpus(fake_root), 4);
+    assert_int_equal(pgd_os_cgroup_memory(fake_root, &left), 8192);
     assert_int_equal(left, 8192);
 }
 
@@ -104,50 +65,50 @@ static void version_2_own_namespace(void **state) {
 static void version_1(void **state) {
     (void)state;
     uint64_t left = 0;
-    put("/proc/self/mountinfo",
-        "33 32 0:28 /docker/1f /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
-        "34 32 0:29 /docker/1f /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
-        "35 32 0:30 / /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpuset\n");
-    put("/proc/self/cgroup",
-        "9:cpuset:/\n5:memory:/docker/1f/x\n4:cpu,cpuacct:/docker/1f\n0::/z\n");
-    put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n");
-    put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
-    put("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9223372036854771712\n");
-    put("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "5\n");
-    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "4096\n");
-    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
-    put("/sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 96\n");
-    assert_int_equal(pgd_os_cgroup_cpus(root), 2);
-    assert_int_equal(pgd_os_cgroup_memory(root, &left), 4096);
+    fake_put("/proc/self/mountinfo",
+             "33 32 0:28 /docker/1f /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
+             "34 32 0:29 /docker/1f /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
+             "35 32 0:30 / /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpuset\n");
+    fake_put("/proc/self/cgroup",
+             "9:cpuset:/\n5:memory:/docker/1f/x\n4:cpu,cpuacct:/docker/1f\n0::/z\n");
+    fake_put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n");
+    fake_put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+    fake_put("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9223372036854771712\n");
+    fake_put("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "5\n");
+    fake_put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "4096\n");
+    fake_put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
+    fake_put("/sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 96\n");
+    assert_int_equal(pgd_os_cgroup_cpus(fake_root), 2);
+    assert_int_equal(pgd_os_cgroup_memory(fake_root, &left), 4096);
     assert_int_equal(left, 4096 - 904);
-    put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
-    assert_true(pgd_os_cgroup_cpus(root) == UINT32_MAX);
+    fake_put("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+    assert_true(pgd_os_cgroup_cpus(fake_root) == UINT32_MAX);
 }
 
 // A path outside of the mount's root: only the mount point is read.
 static void path_outside(void **state) {
     (void)state;
-    put("/proc/self/mountinfo",
-        "30 22 0:26 /pod/c /sys/fs/cgroup rw - cgroup2 cgroup2 rw\nbroken line\n30 22 - x\n");
-    put("/proc/self/cgroup", "broken\n0::/../other\n");
-    put("/sys/fs/cgroup/cpu.max", "200000 100000\n");
-    assert_int_equal(pgd_os_cgroup_cpus(root), 2);
-    put("/proc/self/cgroup", "0::/pod/code\n");
-    assert_int_equal(pgd_os_cgroup_cpus(root), 2);
-    put("/proc/self/cgroup", "0::/pod/c/d\n");
-    put("/sys/fs/cgroup/d/cpu.max", "100000 100000\n");
-    assert_int_equal(pgd_os_cgroup_cpus(root), 1);
-    put("/sys/fs/cgroup/d/cpu.max", "rubbish\n");
-    assert_int_equal(pgd_os_cgroup_cpus(root), 2);
+    fake_put("/proc/self/mountinfo",
+             "30 22 0:26 /pod/c /sys/fs/cgroup rw - cgroup2 cgroup2 rw\nbroken line\n30 22 - x\n");
+    fake_put("/proc/self/cgroup", "broken\n0::/../other\n");
+    fake_put("/sys/fs/cgroup/cpu.max", "200000 100000\n");
+    assert_int_equal(pgd_os_cgroup_cpus(fake_root), 2);
+    fake_put("/proc/self/cgroup", "0::/pod/code\n");
+    assert_int_equal(pgd_os_cgroup_cpus(fake_root), 2);
+    fake_put("/proc/self/cgroup", "0::/pod/c/d\n");
+    fake_put("/sys/fs/cgroup/d/cpu.max", "100000 100000\n");
+    assert_int_equal(pgd_os_cgroup_cpus(fake_root), 1);
+    fake_put("/sys/fs/cgroup/d/cpu.max", "rubbish\n");
+    assert_int_equal(pgd_os_cgroup_cpus(fake_root), 2);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(nothing_there, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(version_2, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(version_2_own_namespace, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(version_1, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(path_outside, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(nothing_there, fake_make, fake_remove),
+        cmocka_unit_test_setup_teardown(version_2, fake_make, fake_remove),
+        cmocka_unit_test_setup_teardown(version_2_own_namespace, fake_make, fake_remove),
+        cmocka_unit_test_setup_teardown(version_1, fake_make, fake_remove),
+        cmocka_unit_test_setup_teardown(path_outside, fake_make, fake_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "os/cgroup.h"
+#include "os/topology.h"
 
 static uint32_t count_cores(void) {
 #ifdef __linux__
@@ -27,8 +28,14 @@ static uint32_t count_cores(void) {
 }
 
 uint32_t pgd_os_cpu_count(void) {
-    uint32_t cores = count_cores();
-    uint32_t quota = pgd_os_cgroup_cpus("");
+    return pgd_os_cpu_count_at("");
+}
+
+uint32_t pgd_os_cpu_count_at(const char *root) {
+    pgd_os_place places[PGD_OS_MOST_CPUS];
+    uint32_t cores =
+        root[0] == '\0' ? count_cores() : pgd_os_places(root, places, PGD_OS_MOST_CPUS);
+    uint32_t quota = pgd_os_cgroup_cpus(root);
     uint32_t n = cores < quota ? cores : quota;
     return n > 0 ? n : 1;
 }

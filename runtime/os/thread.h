@@ -20,6 +20,8 @@ void pgd_os_thread_yield(void);
 void pgd_os_thread_pause(void);
 // Binds the calling thread to one cpu of the process's set; no failure is reported.
 void pgd_os_thread_pin(uint32_t cpu);
+// Binds the calling thread to those of these cpus that there are; no failure is reported.
+void pgd_os_thread_bind(const uint32_t *cpus, uint32_t n);
 
 // Sleeps while *word == expected; TIMEOUT after timeout_ns (UINT64_MAX = never); may wake early.
 pgd_status pgd_os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);

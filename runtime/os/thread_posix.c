@@ -55,6 +55,20 @@ void pgd_os_thread_yield(void) {
     (void)sched_yield();
 }
 
+void pgd_os_thread_bind(const uint32_t *cpus, uint32_t n) {
+#ifdef __linux__
+    cpu_set_t want[64]; // 65,536 cpus
+    memset(want, 0, sizeof(want));
+    for (uint32_t i = 0; i < n; i++) {
+        CPU_SET_S(cpus[i], sizeof(want), want);
+    }
+    (void)sched_setaffinity(0, sizeof(want), want);
+#else
+    (void)cpus;
+    (void)n;
+#endif
+}
+
 void pgd_os_thread_pin(uint32_t cpu) {
 #ifdef __linux__
     cpu_set_t have[64]; // 65,536 cpus

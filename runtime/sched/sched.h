@@ -66,8 +66,8 @@ void pgd_sched_finish(pgd_sched *s, pgd_seq *seq);
 // The rows of a planned step were not computed (a failure of the device): what they would have
 // written is not to be found in the prefix cache.
 void pgd_sched_discard(pgd_sched *s, const pgd_step *step);
-// Likewise, but they are to be computed again: everything that runs goes back to the queue, from the
-// end, as if preempted.
+// Likewise, but they are to be computed again: everything that runs goes back to the queue, from
+// the end, as if preempted.
 void pgd_sched_requeue(pgd_sched *s, const pgd_step *step);
 // The sequence ends with reason "abort" at the next plan; nothing if it has ended.
 void pgd_sched_cancel(pgd_sched *s, pgd_seq *seq);

@@ -108,7 +108,7 @@ static int32_t read_version(pgd_serve_head *h, char c) {
         return add(h, c) ? 0 : refuse(h, 400, "the request line does not end with a version");
     }
     if (h->n_word == 0 || (strcmp(h->word, "HTTP/1.1") != 0 && strcmp(h->word, "HTTP/1.0") != 0)) {
-        const int32_t other = h->n_word > 5 && strncmp(h->word, "HTTP/", 5) == 0;
+        const int32_t other = h->n_word == 8 && memcmp(h->word, "HTTP/", 5) == 0;
         return refuse(h, other ? 505 : 400, "the version of HTTP is another than 1.1 and 1.0");
     }
     begin(h, c == '\r' ? HEAD_LF : HEAD_NAME);
@@ -288,7 +288,9 @@ static int32_t read_size(pgd_serve_head *h, char c) {
     }
     h->length = h->n_word == 0 ? (uint64_t)value : h->length * 16 + (uint64_t)value;
     (void)add(h, digit);
-    return 0;
+    return h->length > h->limits.body_bytes
+               ? refuse(h, 413, "the body is longer than this server allows")
+               : 0;
 }
 
 static int32_t read_line_end(pgd_serve_head *h, char c) {

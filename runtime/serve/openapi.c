@@ -51,7 +51,33 @@ static pgd_status add_type(pgd_text *t, const pgd_api_field *f) {
     }
 }
 
-static pgd_status add_schema(pgd_text *t, const char *name, int32_t where, const char *needed) {
+// What the table cannot say: a prompt's forms, a message's keys, the names that are served.
+static pgd_status add_known(pgd_text *t, const pgd_server *s, int32_t field) {
+    if (field == PGD_API_prompt) {
+        return pgd_text_format(
+            t,
+            "\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\",\"minItems\":1,"
+            "\"items\":{\"type\":\"string\",\"minLength\":1}},{\"type\":\"array\",\"minItems\":1,"
+            "\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":%d}}]",
+            s->info.vocab_size - 1);
+    }
+    if (field == PGD_API_messages) {
+        return pgd_text_format(
+            t,
+            "\"type\":\"array\",\"minItems\":1,\"maxItems\":4096,\"items\":{\"type\":\"object\","
+            "\"required\":[\"role\",\"content\"],\"properties\":{\"role\":{\"enum\":[\"system\","
+            "\"developer\",\"user\",\"assistant\",\"tool\"]},\"content\":{\"type\":\"string\"}}}");
+    }
+    PGD_TRY(pgd_text_format(t, "\"enum\":[null"));
+    for (uint32_t i = 0; i < s->o.n_names || i == 0; i++) {
+        PGD_TRY(pgd_text_add(t, ",", 1));
+        PGD_TRY(pgd_json_add_str(t, pgd_str_of(s->o.n_names > 0 ? s->o.names[i] : s->name)));
+    }
+    return pgd_text_add(t, "]", 1);
+}
+
+static pgd_status add_schema(pgd_text *t, const pgd_server *s, const char *name, int32_t where,
+                             const char *needed) {
     int32_t n = 0;
     PGD_TRY(pgd_text_format(t, "\"%s\":{\"type\":\"object\",\"required\":[\"%s\"],\"properties\":{",
                             name, needed));
@@ -63,10 +89,26 @@ static pgd_status add_schema(pgd_text *t, const char *name, int32_t where, const
         PGD_TRY(pgd_text_format(t, "%s\"%s\":{\"description\":", n++ > 0 ? "," : "", f->name));
         PGD_TRY(pgd_json_add_str(t, pgd_str_of(f->note)));
         PGD_TRY(pgd_text_format(t, ",\"default\":%s,", f->otherwise));
-        PGD_TRY(add_type(t, f));
+        const int32_t known = i == PGD_API_prompt || i == PGD_API_messages || i == PGD_API_model;
+        PGD_TRY(known ? add_known(t, s, i) : add_type(t, f));
         PGD_TRY(pgd_text_add(t, "}", 1));
     }
     return pgd_text_format(t, "}}");
+}
+
+static pgd_status add_answer(pgd_text *t, const char *name, const char *object, const char *part,
+                             const char *type) {
+    return pgd_text_format(
+        t,
+        ",\"%s\":{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"model\","
+        "\"choices\",\"usage\"],\"properties\":{\"object\":{\"const\":\"%s\"},\"choices\":{"
+        "\"type\":"
+        "\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"index\",\"%s\","
+        "\"logprobs\",\"finish_reason\"],\"properties\":{\"index\":{\"type\":\"integer\"},\"%s\":{"
+        "\"type\":\"%s\"},\"finish_reason\":{\"enum\":[\"stop\",\"length\",\"tool_calls\"]}}}},"
+        "\"usage\":{\"type\":\"object\",\"required\":[\"prompt_tokens\",\"completion_tokens\","
+        "\"total_tokens\"]}}}",
+        name, object, part, part, type);
 }
 
 static const char answers[] = "\"400\":{\"$ref\":\"#/components/responses/Error\"},"
@@ -84,8 +126,9 @@ static pgd_status add_post(pgd_text *t, const char *path, const char *what, cons
                            "true,\"content\":{\"application/json\":{\"schema\":{\"$ref\":"
                            "\"#/components/schemas/%s\"}}}},\"responses\":{\"200\":{"
                            "\"description\":\"the answer\",\"content\":{\"application/json\":{"
-                           "\"schema\":{\"type\":\"object\"}},\"text/event-stream\":{}}},%s}}}",
-                           path, what, schema, answers);
+                           "\"schema\":{\"$ref\":\"#/components/schemas/%sAnswer\"}},"
+                           "\"text/event-stream\":{}}},%s}}}",
+                           path, what, schema, schema, answers);
 }
 
 static pgd_status add_get(pgd_text *t, const char *path, const char *what, const char *type,
@@ -102,7 +145,6 @@ static pgd_status add_get(pgd_text *t, const char *path, const char *what, const
 pgd_status pgd_serve_openapi_add(pgd_text *t, const pgd_server *s) {
     static const char json[] = "application/json";
     static const char plain[] = "text/plain";
-    (void)s;
     PGD_TRY(pgd_text_format(t,
                             "{\"openapi\":\"3.1.0\",\"info\":{\"title\":\"pagoda\",\"version\":"
                             "\"%s\"},\"paths\":{",
@@ -121,11 +163,15 @@ pgd_status pgd_serve_openapi_add(pgd_text *t, const pgd_server *s) {
     PGD_TRY(add_post(t, "/tokenize", "ids of a text or a conversation", "Tokenize"));
     PGD_TRY(add_post(t, "/detokenize", "text of ids", "Detokenize"));
     PGD_TRY(pgd_text_format(t, "},\"components\":{\"schemas\":{"));
-    PGD_TRY(add_schema(t, "Chat", PGD_API_CHAT, "messages"));
+    PGD_TRY(add_schema(t, s, "Chat", PGD_API_CHAT, "messages"));
     PGD_TRY(pgd_text_add(t, ",", 1));
-    PGD_TRY(add_schema(t, "Completion", PGD_API_COMPLETION, "prompt"));
+    PGD_TRY(add_schema(t, s, "Completion", PGD_API_COMPLETION, "prompt"));
+    PGD_TRY(add_answer(t, "ChatAnswer", "chat.completion", "message", "object"));
+    PGD_TRY(add_answer(t, "CompletionAnswer", "text_completion", "text", "string"));
     return pgd_text_format(
-        t, ",\"Tokenize\":{\"type\":\"object\",\"properties\":{\"prompt\":{\"type\":\"string\"},"
+        t, ",\"TokenizeAnswer\":{\"type\":\"object\",\"required\":[\"count\",\"tokens\"]},"
+           "\"DetokenizeAnswer\":{\"type\":\"object\",\"required\":[\"prompt\"]},"
+           "\"Tokenize\":{\"type\":\"object\",\"properties\":{\"prompt\":{\"type\":\"string\"},"
            "\"messages\":{\"type\":\"array\"}}},"
            "\"Detokenize\":{\"type\":\"object\",\"required\":[\"tokens\"],\"properties\":{"
            "\"tokens\":{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}}},"

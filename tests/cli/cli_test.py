@@ -30,6 +30,49 @@ def pagoda(*args, stdin=b"", env=None, timeout=120):
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
+class Layers(unittest.TestCase):
+    """Layers around a device, and a device that is lost, from outside."""
+
+    ASK = ("run", NANO, "-p", "Once upon a time", "-n", "12", "-t", "0.7", "--seed", "4")
+
+    def right(self):
+        status, out, err = pagoda(*self.ASK, "--device", "cpu")
+        self.assertEqual(status, 0, err)
+        return out
+
+    def test_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "t.json"
+            status, out, err = pagoda(*self.ASK, "--device", f"trace{{file={path}}}(check(cpu))")
+            self.assertEqual((status, out), (0, self.right()), err)
+            events = json.loads(path.read_text())["traceEvents"]
+        steps = [e for e in events if e["name"] == "head_sample"]
+        self.assertEqual(len(steps), 12)
+        self.assertTrue(all(e["dur"] > 0 and e["args"]["bytes"] > 0 for e in steps))
+
+    def test_lost_and_standby(self):
+        lost = "fault{op=head_sample;lose_nth=5}(cpu)"
+        status, out, err = pagoda(*self.ASK, "--device", lost)
+        self.assertEqual((status, out), (0, self.right()), err)
+        self.assertEqual(err.count("is lost"), 2)
+        gone = "fault{op=head_sample;lose_nth=5;reopen=fail}(cpu)"
+        status, out, err = pagoda(*self.ASK, "--device", gone)
+        self.assertEqual(status, 1)
+        self.assertIn("the device is gone", err)
+        status, out, err = pagoda(*self.ASK, "--device", gone, env={"PAGODA_STANDBY": "cpu"})
+        self.assertEqual((status, out), (0, self.right()), err)
+        self.assertIn("device cpu:0 is open", err)
+
+    def test_lists(self):
+        status, out, err = pagoda("plugins", "--json")
+        roles = {p["kind"]: p["role"] for p in json.loads(out)["plugins"]}
+        self.assertEqual(status, 0, err)
+        self.assertEqual([roles[k] for k in ("check", "trace", "fault")], ["layer"] * 3)
+        status, out, err = pagoda("devices", "--explain")
+        self.assertEqual(status, 0, err)
+        self.assertIn("a layer, not a device", out)
+
+
 class WrongUse(unittest.TestCase):
     """Exit status 2 and a sentence that names what and what is allowed, before any long work."""
 
@@ -42,7 +85,7 @@ class WrongUse(unittest.TestCase):
 
     def test_commands_and_flags(self):
         self.refuse(["runn"], "runn", "did you mean run?")
-        self.refuse(["quantize"], "quantize")
+        self.refuse(["quantize"], "quantize", "GGUF")
         self.refuse(["run", "--devic", "cpu"], "--devic", "--device")
         self.refuse(["run", "-p"], "-p", "TEXT")
         self.refuse(["run", "-z"], "-z")

@@ -140,7 +140,7 @@ void conform_copied_blocks(conform *c) {
     }
 }
 
-// ---- images --------------------------------------------------------------------------------------
+// ---- images ------------------------------------------------------------------------------------
 
 static void move(conform *c, room *r, const pgd_kv_image *image, int32_t write) {
     const pgd_kv_table *kv = r->f.d->kv;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -231,4 +232,24 @@ void conform_run(const conform_options *o, const conform_check *check, conform_s
     waitpid(child, &status, 0);
     judge_end(o, result, status, late, printed);
     result->ns = pgd_clock_ns() - start;
+}
+
+static void look(conform *c) {
+    pgd_dev *dev = NULL;
+    if (conform_try_open(c, &dev) == PGD_NOT_FOUND) {
+        conform_skip(c, "no device");
+    }
+}
+
+int32_t conform_is_missing(const conform_options *o) {
+    const conform_check check = {.name = "look", .run = look};
+    conform_shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int32_t missing = 0;
+    if (shared != MAP_FAILED) {
+        conform_run(o, &check, shared, &shared->results[0]);
+        missing = shared->results[0].state == CONFORM_SKIPPED;
+        munmap(shared, sizeof(*shared));
+    }
+    return missing;
 }

@@ -81,6 +81,7 @@ typedef struct conform_options {
     char folder[1024];  // of the models that come with the tool; "" = not found
     const char *device; // NULL: the manifest's kind, device 0
     const char *json, *junit, *sheet;
+    const char *matrix, *against;
     const char *only[32];
     int32_t n_only;
     int32_t level;
@@ -88,6 +89,7 @@ typedef struct conform_options {
     int32_t loops; // of open and close; 0 = by the kind of device
     int32_t list;
     int32_t stop; // 1: ends at the first failure
+    int32_t skip_missing;
     uint32_t threads;
     uint64_t seed;
     uint64_t soak_ns;
@@ -123,6 +125,9 @@ int32_t conform_wanted(const conform_options *o, const conform_check *check);
 // Runs a check in a child and fills its result.
 void conform_run(const conform_options *o, const conform_check *check, conform_shared *shared,
                  conform_result *result);
+
+// 1: the plugin loads and finds no device here.
+int32_t conform_is_missing(const conform_options *o);
 
 // In the child: adds a sentence and goes on; the check has failed.
 void conform_fail(conform *c, const char *fmt, ...) PGD_PRINTF(2, 3);
@@ -228,6 +233,7 @@ CONFORM_DECLARE(constructors);
 CONFORM_DECLARE(dependencies);
 CONFORM_DECLARE(truth);
 CONFORM_DECLARE(probe);
+CONFORM_DECLARE(silent);
 CONFORM_DECLARE(no_device);
 CONFORM_DECLARE(sizes);
 CONFORM_DECLARE(info);
@@ -264,5 +270,10 @@ CONFORM_DECLARE(faults);
 CONFORM_DECLARE(soak);
 CONFORM_DECLARE(graph);
 CONFORM_DECLARE(adopt);
+CONFORM_DECLARE(offsets);
+CONFORM_DECLARE(quantized);
+CONFORM_DECLARE(overlap);
+CONFORM_DECLARE(decode);
+CONFORM_DECLARE(prefill);
 
 #endif

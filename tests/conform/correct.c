@@ -6,7 +6,7 @@
 
 #include "dev/inner.h"
 
-// ---- operations: the suites of tests/ops ---------------------------------------------------------
+// ---- operations: the suites of tests/ops -------------------------------------------------------
 
 enum { MOST_LINES = 8 };
 
@@ -96,7 +96,7 @@ void conform_graph(conform *c) {
     conform_ops(c);
 }
 
-// ---- plans ---------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 // Every buffer of a case gets room behind what was asked for, filled with a pattern that must still
 // be there at the end: what a plan gives (bytes of weights and caches, scratch) is an upper bound.
@@ -113,8 +113,8 @@ static struct {
     conform *c;
     pgd_dev *dev;
     pgd_queue *queue;
-    pgd_status (*create)(const pgd_device *d, const pgd_buffer_desc *desc, pgd_buffer **out);
-    void (*destroy)(const pgd_device *d, pgd_buffer *buffer);
+    const pgd_memory_table *real; // the merged table, which planning may fill anew
+    pgd_memory_table table;
     guarded list[GUARDED];
     int32_t n;
     int32_t seen;
@@ -125,7 +125,7 @@ static pgd_status guarded_create(const pgd_device *d, const pgd_buffer_desc *des
     pgd_buffer_desc larger = *desc;
     const uint64_t at = (desc->bytes + 3) / 4 * 4;
     larger.bytes = at + GUARD;
-    PGD_TRY(guards.create(d, &larger, out));
+    PGD_TRY(guards.real->create(d, &larger, out));
     if (guards.n < GUARDED) {
         const pgd_range range = {*out, at, GUARD};
         MUST_OK(guards.c, d->queue->fill(d, guards.queue, &range, PATTERN), "queue.fill");
@@ -156,7 +156,7 @@ static void guarded_destroy(const pgd_device *d, pgd_buffer *buffer) {
             break;
         }
     }
-    guards.destroy(d, buffer);
+    guards.real->destroy(d, buffer);
 }
 
 static void guard_device(void *arg, pgd_dev *dev) {
@@ -164,12 +164,13 @@ static void guard_device(void *arg, pgd_dev *dev) {
     guards.c = c;
     guards.dev = dev;
     guards.n = 0;
-    guards.create = dev->merged.memory.create;
-    guards.destroy = dev->merged.memory.destroy;
+    guards.real = dev->device.memory;
+    guards.table = *guards.real;
+    guards.table.create = guarded_create;
+    guards.table.destroy = guarded_destroy;
     c->d = pgd_dev_device(dev);
     guards.queue = conform_queue(c, PGD_QUEUE_COPY);
-    dev->merged.memory.create = guarded_create;
-    dev->merged.memory.destroy = guarded_destroy;
+    dev->device.memory = &guards.table;
 }
 
 static void leave_device(void *arg, pgd_dev *dev) {
@@ -178,8 +179,7 @@ static void leave_device(void *arg, pgd_dev *dev) {
         check_guard(&guards.list[i]);
     }
     guards.n = 0;
-    dev->merged.memory.create = guards.create;
-    dev->merged.memory.destroy = guards.destroy;
+    dev->device.memory = guards.real;
     dev->device.queue->destroy(&dev->device, guards.queue);
 }
 
@@ -200,7 +200,7 @@ void conform_plans(conform *c) {
     conform_note(c, "%d buffers of %d cases", (int)guards.seen, (int)n);
 }
 
-// ---- refusals ------------------------------------------------------------------------------------
+// ---- refusals ----------------------------------------------------------------------------------
 
 static void must_refuse(conform *c, pgd_status code, const char *what) {
     MUST(c, code != PGD_OK, "%s is not refused", what);

@@ -21,7 +21,7 @@ pgd_engine *engine_open(conform *c, const char *model, pgd_engine_options o) {
     o.device = c->uri;
     o.plugins = &c->options->plugin;
     o.n_plugins = 1;
-    o.memory = "256MiB";
+    o.memory = o.memory != NULL ? o.memory : "256MiB";
     o.weight_cache = "off";
     MUST_OK(c, pgd_engine_create(&o, &e), "loading a model");
     return e;
@@ -116,7 +116,7 @@ void engine_draw(uint64_t seed, int32_t vocab, int32_t longest, engine_case *cas
     }
 }
 
-// ---- golden tokens -------------------------------------------------------------------------------
+// ---- golden tokens -----------------------------------------------------------------------------
 
 static int32_t read_ids(const pgd_json *v, int32_t *out) {
     int32_t n = 0;

@@ -19,6 +19,7 @@ const conform_check conform_checks[] = {
     CHECK("loads.dependencies", 0, 0, dependencies, "linked with the C library and little else"),
     CHECK("loads.truth", 0, 1, truth, "library and manifest say the same"),
     CHECK("loads.probe", 0, 0, probe, "probe answers, with a reason when it finds nothing"),
+    CHECK("loads.silent", 0, 0, silent, "opening, work and closing print nothing, end nothing"),
     CHECK("loads.no_device", 0, 0, no_device, "drivers told to hide: a sentence, no crash"),
     CHECK("loads.info", 0, 1, info, "the device opens and describes itself"),
     CHECK("loads.sizes", 0, 0, sizes, "out-structs of older and newer hosts"),
@@ -59,6 +60,7 @@ const conform_check conform_checks[] = {
     PART("ops.argmax", 2, ops, "argmax",
          "argmax against the reference: lowest id on a tie, NaN never wins"),
     CHECK("correct.plans", 2, 0, plans, "nothing is written behind what plans asked for"),
+    CHECK("correct.offsets", 2, 0, offsets, "weights and caches behind offsets of their buffers"),
     CHECK("correct.refusals", 2, 0, refusals, "what a version does not know is UNSUPPORTED"),
     PART("golden.llama-llama3", 2, golden, "llama-llama3",
          "tokens of a tiny model by other software: Llama, rope of Llama 3"),
@@ -100,6 +102,14 @@ const conform_check conform_checks[] = {
     CHECK("serves.batches", 3, 0, batches, "the same tokens alone, together, in chunks, preempted"),
     CHECK("serves.faults", 3, 0, faults, "refused calls leave the device working"),
     CHECK("serves.soak", 3, 0, soak, "random load: same tokens, no growth"),
+
+    PART("fast.graph", 4, graph, "graph", "recorded steps give the bytes of the calls one by one"),
+    CHECK("fast.blobs", 4, 0, adopt, "stored bytes of weights, put elsewhere and adopted"),
+    CHECK("fast.quantized", 4, 0, quantized, "which quantized weights are taken"),
+    CHECK("fast.overlap", 4, 0, overlap, "copies run beside products"),
+    PART("fast.decode_1", 4, decode, "1", "one sequence: at least 60 % of copy bandwidth"),
+    PART("fast.decode_64", 4, decode, "64", "64 sequences: at least 50 % of the roofline"),
+    CHECK("fast.prefill", 4, 0, prefill, "at least 40 % of the device's own GEMM peak"),
 };
 
 const int32_t conform_n_checks = (int32_t)(sizeof(conform_checks) / sizeof(conform_checks[0]));

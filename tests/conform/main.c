@@ -6,12 +6,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "matrix.h"
 #include "os/file.h"
 
 static const char help_text[] =
     "pagoda-conform - checks a device plugin of pagoda against the plugin interface\n"
     "\n"
     "  pagoda-conform PLUGIN.so [--level N] [options]\n"
+    "  pagoda-conform --matrix FILE [--against SAVED] [--json FILE] [options]\n"
     "\n"
     "Each check runs in a process of its own and names what is wrong. Levels: 0 loads, 1 memory,\n"
     "2 correct, 3 serves, 4 fast; a level is reached when every check up to it has passed.\n"
@@ -27,6 +29,11 @@ static const char help_text[] =
     "  --threads N      workers of the compute team (default: one per core)\n"
     "  --limit TIME     of one check, after which it counts as hanging (default 600s)\n"
     "  --stop           ends at the first failure\n"
+    "  --skip-missing   exit status 77 when the plugin finds no device on this machine\n"
+    "  --matrix FILE    devices x models x checks (YAML or JSON): runs what this machine has, "
+    "skips\n"
+    "                   the rest by name, writes one report with --json (see docs/ci.md)\n"
+    "  --against FILE   an earlier report of the matrix: what changed, and a verdict\n"
     "  --json FILE      the whole result as JSON\n"
     "  --junit FILE     the result as JUnit XML, for pipelines\n"
     "  --sheet FILE     a data sheet in Markdown: operations, dtypes, errors, places\n"
@@ -108,6 +115,10 @@ static int32_t read_text(conform_options *o, const char *flag, const char *value
         o->json = value;
     } else if (strcmp(flag, "--junit") == 0) {
         o->junit = value;
+    } else if (strcmp(flag, "--matrix") == 0) {
+        o->matrix = value;
+    } else if (strcmp(flag, "--against") == 0) {
+        o->against = value;
     } else if (strcmp(flag, "--sheet") == 0) {
         o->sheet = value;
     } else if (strcmp(flag, "--only") == 0) {
@@ -131,6 +142,10 @@ static int read_options(int argc, char **argv, conform_options *o) {
         }
         if (strcmp(flag, "--stop") == 0) {
             o->stop = 1;
+            continue;
+        }
+        if (strcmp(flag, "--skip-missing") == 0) {
+            o->skip_missing = 1;
             continue;
         }
         if (flag[0] != '-') {
@@ -241,6 +256,11 @@ int main(int argc, char **argv) {
         print_list(&o);
         return 0;
     }
+    find_models(&o);
+    if (o.matrix != NULL) {
+        return o.plugin == NULL ? matrix_run(&o, o.matrix, o.against)
+                                : wrong("argument", o.plugin, "a matrix names its plugins itself");
+    }
     if (o.plugin == NULL) {
         return wrong("argument", NULL, "the plugin's library is missing; see --help");
     }
@@ -248,6 +268,9 @@ int main(int argc, char **argv) {
         return wrong("plugin", o.plugin, "there is no such file");
     }
     o.plugin = plugin;
-    find_models(&o);
+    if (o.skip_missing && conform_is_missing(&o)) {
+        printf("skipped: %s finds no device on this machine\n", o.plugin);
+        return 77;
+    }
     return run_all(&o);
 }

@@ -159,15 +159,18 @@ void conform_fill(conform *c) {
 
 void conform_numbers(conform *c) {
     uint64_t last = 0, value = 0, reached = 0, before = 0;
-    unsigned char *bytes = conform_room(c, 1 << 16);
     pgd_fault fault = {.code = PGD_INTERNAL};
     conform_open(c);
     pgd_queue *q = conform_queue(c, PGD_QUEUE_COMPUTE);
     pgd_buffer *b = conform_buffer(c, 1 << 16);
+    uint32_t *seen = conform_room(c, 401 * sizeof(*seen));
     MUST_OK(c, c->d->queue->host_wait(c->d, q, 0, 0), "host_wait for number 0");
-    for (int32_t i = 0; i < 400; i++) {
+    for (uint32_t i = 0; i < 400; i++) {
+        // Step i writes i + 1 into its own word of the host.
+        const pgd_range range = {b, 0, sizeof(*seen)};
         const pgd_copy copy = {
-            .dst = b, .src_offset = (uint64_t)(uintptr_t)bytes, .bytes = 1u << (i % 16)};
+            .dst_offset = (uint64_t)(uintptr_t)(seen + i), .src = b, .bytes = sizeof(*seen)};
+        MUST_OK(c, c->d->queue->fill(c->d, q, &range, i + 1), "queue.fill");
         MUST_OK(c, c->d->queue->copy(c->d, q, &copy, 1), "queue.copy");
         MUST_OK(c, c->d->queue->signal(c->d, q, &value), "queue.signal");
         MUST(c, value > last, "signal gives %llu behind %llu; it counts up from 1",
@@ -177,6 +180,9 @@ void conform_numbers(conform *c) {
              (unsigned long long)value);
         MUST(c, reached >= before, "done falls from %llu to %llu", (unsigned long long)before,
              (unsigned long long)reached);
+        MUST(c, reached < value || seen[i] == i + 1,
+             "done says that number %llu is reached, and the copy before it is not there",
+             (unsigned long long)value);
         before = reached;
         last = value;
         if (i % 7 == 3) {
@@ -185,6 +191,7 @@ void conform_numbers(conform *c) {
             MUST(c, reached >= value, "host_wait for %llu returns, done is %llu",
                  (unsigned long long)value, (unsigned long long)reached);
             before = reached;
+            MUST(c, seen[i] == i + 1, "host_wait returns before the copy is there");
         }
     }
     MUST_OK(c, c->d->queue->flush(c->d, q), "queue.flush");

@@ -19,7 +19,7 @@ void conform_native(conform *c) {
     }
 }
 
-// ---- batches -------------------------------------------------------------------------------------
+// ---- batches -----------------------------------------------------------------------------------
 
 typedef struct way {
     const char *name;
@@ -72,7 +72,7 @@ void conform_batches(conform *c) {
     conform_note(c, "%d requests in %d ways", REQUESTS, (int)(sizeof(ways) / sizeof(ways[0])));
 }
 
-// ---- faults --------------------------------------------------------------------------------------
+// ---- faults ------------------------------------------------------------------------------------
 
 // After each refused call the device goes on: a copy there and back.
 static void still_works(conform *c, pgd_queue *q, const char *behind) {
@@ -114,6 +114,13 @@ static void copy_beyond(conform *c, pgd_queue *q) {
              (unsigned long long)copy.rows, (unsigned long long)copy.bytes,
              (unsigned long long)copy.src_offset, pgd_status_name(code));
         still_works(c, q, "a copy beyond a buffer");
+        // The same as the last one of a list.
+        const pgd_copy list[2] = {{.dst_offset = (uint64_t)(uintptr_t)bytes, .src = b, .bytes = 8},
+                                  copy};
+        code = c->d->queue->copy(c->d, q, list, 2);
+        MUST(c, code == PGD_INVALID || code == PGD_OUT_OF_RANGE,
+             "a list whose second copy reaches beyond a buffer gives %s", pgd_status_name(code));
+        still_works(c, q, "a list with a copy beyond a buffer");
     }
     c->d->memory->destroy(c->d, b);
 }
@@ -141,7 +148,7 @@ void conform_faults(conform *c) {
     conform_close(c);
 }
 
-// ---- soak ----------------------------------------------------------------------------------------
+// ---- soak --------------------------------------------------------------------------------------
 
 enum { POOL = 12, POINTS = 400 };
 

@@ -1,5 +1,5 @@
-// A GGUF file: every tensor that comes out lies inside the bytes and is found by its name, and every
-// value is walked over to its end.
+// A GGUF file: every tensor that comes out lies inside the bytes and is found by its name, and
+// every value is walked over to its end.
 #include "load/gguf.h"
 
 #include "fuzz.h"

@@ -81,7 +81,7 @@ chip)
     if [[ $kind == hip ]]; then
         run "hip: (no kernels for the chip gfx906:.*; there are: gfx90a|this plugin was built)"
     else # the driver itself chooses in a fat binary
-        export PAGODA_DOUBLE="chip=70;driver=12000"
+        export PAGODA_DOUBLE="chip=70,driver=12000"
         run "cuda: (the NVIDIA driver .* does not take the kernels for sm_70|this plugin was built)"
     fi
     ;;
@@ -89,7 +89,7 @@ missing_wait)
     # The host's waits for the device do nothing: the answer must come out wrong, or not at all.
     ask=(run nano -p "Once upon a time" --temperature 0 -n 8 --ignore-eos)
     right=$("$pagoda" "${ask[@]}" --device "$kind:0{$options}" 2>/dev/null)
-    export PAGODA_DOUBLE="no_wait=1;pauses=1000;pause_us=2000"
+    export PAGODA_DOUBLE="no_wait=1,pauses=1000,pause_us=2000"
     wrong=$(timeout 60 "$pagoda" "${ask[@]}" --device "$kind:0{$options}" 2>/dev/null) || wrong=
     if [[ -z $right || $right == "$wrong" ]]; then
         echo "a driver that does not wait gives the right answer: $right"

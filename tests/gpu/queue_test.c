@@ -78,6 +78,30 @@ static void drain(pgd_queue *q) {
     ok(d->queue->host_wait(d, q, signal_of(q), PGD_WAIT_FOREVER));
 }
 
+// What a stand-in driver is told to say: those of an H100 and of an MI300X.
+static void test_facts(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind, *pci, *arch;
+        uint64_t bytes_per_s;
+        uint32_t units;
+    } known[] = {{"cuda:0", "0000:65:00.0", "sm_90", UINT64_C(3352320000000), 16},
+                 {"hip:0", "0000:c3:00.0", "gfx942:sramecc+:xnack-", UINT64_C(5324800000000), 8}};
+    const pgd_device_info *info = pgd_dev_info(dev);
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(info->uri, known[i].kind) == 0) {
+            assert_string_equal(info->pci, known[i].pci);
+            assert_string_equal(info->arch, known[i].arch);
+            assert_int_equal(info->bytes_per_s, known[i].bytes_per_s);
+            assert_int_equal(info->units, known[i].units);
+            assert_int_equal(info->kind, PGD_DEVICE_GPU);
+            assert_memory_equal(info->uuid, "stand-in of ", 12);
+        }
+    }
+    assert_true(info->bytes > 0);
+    assert_true(info->name[0] != '\0');
+}
+
 static void test_new_memory_is_zero_and_counted(void **state) {
     (void)state;
     uint64_t n_free = 0, n_total = 0, n_less = 0;
@@ -236,15 +260,66 @@ static void test_a_graph_of_copies_runs_when_launched(void **state) {
     d->queue->destroy(d, q);
 }
 
+// More rows than a grid has groups along an axis.
+static void test_a_weight_of_many_rows(void **state) {
+    (void)state;
+    enum { N = 70001, K = 3 };
+    float *values = malloc((size_t)N * K * sizeof(float));
+    float got[K] = {0};
+    pgd_weight *w = NULL;
+    pgd_weight_plan plan = {.size = sizeof(plan)};
+    const pgd_weight_part part = {.rows = N,
+                                  .cols = K,
+                                  .row_count = N,
+                                  .col_count = K,
+                                  .data = {.ptr = values, .bytes = (uint64_t)N * K * 4}};
+    const pgd_weight_desc desc = {.size = sizeof(desc),
+                                  .uses = PGD_USE_EMBED,
+                                  .dtype = PGD_F32,
+                                  .n_parts = 1,
+                                  .part_stride = sizeof(part),
+                                  .n = N,
+                                  .k = K,
+                                  .max_rows = 1,
+                                  .parts = &part};
+    const int64_t rows[3] = {0, 65536, N - 1};
+    for (int32_t i = 0; i < N * K; i++) {
+        values[i] = (float)i;
+    }
+    pgd_queue *q = new_queue(PGD_QUEUE_COMPUTE);
+    ok(d->weight->plan(d, &desc, &plan));
+    pgd_buffer *b = new_buffer(PGD_PLACE_DEVICE, plan.bytes);
+    pgd_buffer *scratch = new_buffer(PGD_PLACE_DEVICE, plan.scratch);
+    pgd_buffer *out = new_buffer(PGD_PLACE_DEVICE, sizeof(got));
+    ok(d->weight->prepare(d, q, &desc, &(pgd_range){b, 0, plan.bytes},
+                          &(pgd_range){scratch, 0, plan.scratch}, &w));
+    for (int32_t i = 0; i < 3; i++) {
+        const pgd_tensor t = {
+            .buffer = out, .dtype = PGD_F32, .rank = 1, .shape = {K}, .stride = {1}};
+        ok(d->weight->unpack(d, q, w, rows[i], &t));
+        copy(q, (pgd_copy){.src = out, .dst_offset = host_of(got), .bytes = sizeof(got)});
+        drain(q);
+        assert_memory_equal(got, values + rows[i] * K, sizeof(got));
+    }
+    d->weight->destroy(d, w);
+    d->memory->destroy(d, b);
+    d->memory->destroy(d, scratch);
+    d->memory->destroy(d, out);
+    d->queue->destroy(d, q);
+    free(values);
+}
+
 int main(int argc, char **argv) {
     uri = argc > 1 ? argv[1] : "cpu";
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_facts),
         cmocka_unit_test(test_new_memory_is_zero_and_counted),
         cmocka_unit_test(test_staging_has_an_address),
         cmocka_unit_test(test_rows_with_pitches),
         cmocka_unit_test(test_a_queue_waits_for_another),
         cmocka_unit_test(test_time_points),
         cmocka_unit_test(test_a_graph_of_copies_runs_when_launched),
+        cmocka_unit_test(test_a_weight_of_many_rows),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

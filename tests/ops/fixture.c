@@ -63,9 +63,20 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
     }
 }
 
+// A case that ends early may have left work behind.
+static void drain(const ops_fixture *f) {
+    uint64_t value = 0;
+    if (f->queue != NULL && f->d->queue->signal(f->d, f->queue, &value) == PGD_OK) {
+        (void)f->d->queue->host_wait(f->d, f->queue, value, PGD_WAIT_FOREVER);
+    }
+}
+
 void ops_close(ops_fixture *f) {
     ops_session *s = f->session;
     int32_t i;
+    if (!f->broken && f->queue != NULL) { // handles and memories go when the queue has passed them
+        ops_drain(f);
+    }
     if (f->dev != NULL && s->closing != NULL) {
         s->closing(s->arg, f->dev);
     }
@@ -78,6 +89,7 @@ void ops_close(ops_fixture *f) {
         }
     }
     if (f->dev != NULL) {
+        drain(f);
         ops_handles_close(f);
         pgd_dev_exec_destroy(f->dev, f->exec);
         f->d->queue->destroy(f->d, f->queue);

@@ -1,13 +1,13 @@
 // What quantizing costs the default model: the mean divergence (Kullback-Leibler, nats a token) of
-// its next-token distributions from those of the weights as stored, and the perplexity, over a fixed
-// text, for each type of weights and for int8 caches.
+// its next-token distributions from those of the weights as stored, and the perplexity, over a
+// fixed text, for each type of weights and for int8 caches.
 //
 //   quality_test DEVICE
 //
 // Bounds: of a distribution whose logits have independent errors of deviation s, the divergence is
-// about s^2 / 2, and a token's log probability moves by about s. Logits of this model have a deviation
-// of about 3; numbers rounded to b bits are off by about 1 / 2^b of their size (7 bits for int8 with
-// its sign), so s = 3 / 2^b. Allowed is twice that divergence and twice that step.
+// about s^2 / 2, and a token's log probability moves by about s. Logits of this model have a
+// deviation of about 3; numbers rounded to b bits are off by about 1 / 2^b of their size (7 bits
+// for int8 with its sign), so s = 3 / 2^b. Allowed is twice that divergence and twice that step.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -75,6 +75,7 @@ grep -q "would run .* operations of this model slowly.*--allow-slow permits it" 
 
 # pagoda-conform comes with the SDK where it is built.
 if [[ -x $sdk/bin/pagoda-conform ]]; then
-    "$sdk/bin/pagoda-conform" "$work/naive/build/libpgd-naive.so" --level 3 >"$work/log" 2>&1 ||
+    "$sdk/bin/pagoda-conform" "$work/naive/build/libpgd-naive.so" --level 3 \
+        --soak 2s --cases 2 >"$work/log" 2>&1 ||
         fail "naive is not of level 3: $(cat "$work/log")"
 fi

@@ -66,9 +66,9 @@ host() {
         [[ $file == *_test.c ]] || sources+=("${file#"$tree"/}")
     done
     # What the linker throws away (JSON, hashes) may miss its library.
-    (cd "$tree" && "$cc" "${flags[@]}" "-ffile-prefix-map=$tree/=" -I shim -I . -I include \
-        -I runtime -I kernels host.c "${sources[@]}" "${link[@]}" -pthread -ldl -lm \
-        -o "$out/$1/host")
+    (cd "$tree" && "$cc" "${flags[@]}" "-ffile-prefix-map=$tree/=" \
+        '-DFALLBACK_TEST="runtime/dev/fallback_test.c"' -I shim -I . -I include -I runtime \
+        -I kernels host.c "${sources[@]}" "${link[@]}" -pthread -ldl -lm -o "$out/$1/host")
 }
 
 # MINOR, the commit of its headers. A new minor: one line here, when layout.py --keep has run.

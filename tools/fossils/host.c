@@ -13,7 +13,7 @@
 static const pgd_plugin *opened;
 #define odd_plugin(variant) ((void)(variant), opened)
 #define main                fallback_main
-#include "runtime/dev/fallback_test.c"
+#include FALLBACK_TEST
 #undef main
 
 int main(int argc, char **argv) {
@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
     opened = entry(PGD_ABI_MINOR);
     assert_true(opened != NULL && opened->min_host_minor <= PGD_ABI_MINOR);
     check_variant(ODD_MINIMAL);
-    printf("host of %d.%d: plugin '%s' of %d.%u runs\n", PGD_ABI_MAJOR, PGD_ABI_MINOR,
-           opened->name, PGD_ABI_MAJOR, opened->abi_minor);
+    printf("host of %d.%d: plugin '%s' of %d.%u runs\n", PGD_ABI_MAJOR, PGD_ABI_MINOR, opened->name,
+           PGD_ABI_MAJOR, opened->abi_minor);
     return 0;
 }

@@ -4,8 +4,8 @@
     gguf_files.py --model FOLDER --type q8_0 FILE.gguf     any model of the families below
     ... --split N                                          into N files
 
-What the converters of ggml do: names by gguf's own table, rows of q and k of arch llama permuted for
-interleaved rope, norms and biases in F32, llama3 rope scaling as rope_freqs.weight, byte-level
+What the converters of ggml do: names by gguf's own table, rows of q and k of arch llama permuted
+for interleaved rope, norms and biases in F32, llama3 rope scaling as rope_freqs.weight, byte-level
 tokenizers as tokens and merges. Types: f32, f16, bf16 and those the gguf package can quantize to.
 Needs gguf and numpy.
 """

@@ -136,7 +136,7 @@ static pgd_status memory_import(const pgd_device *d, const void *ptr, uint64_t b
     return PGD_OK;
 }
 
-// ---- weights: one row-major matrix in host order -------------------------------------------------
+// ---- weights: one row-major matrix in host order -----------------------------------------------
 
 static pgd_status weight_plan(const pgd_device *d, const pgd_weight_desc *desc,
                               pgd_weight_plan *out) {
@@ -195,7 +195,7 @@ static void weight_destroy(const pgd_device *d, pgd_weight *w) {
     d->host->free(d->host, w);
 }
 
-// ---- the cache -----------------------------------------------------------------------------------
+// ---- the cache ---------------------------------------------------------------------------------
 
 static pgd_status kv_plan(const pgd_device *d, const pgd_kv_desc *desc, pgd_kv_plan *out) {
     TAIL(d, pgd_kv_desc, desc);
@@ -247,7 +247,7 @@ static pgd_status kv_copy_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv,
     return PGD_OK;
 }
 
-// ---- entry ---------------------------------------------------------------------------------------
+// ---- entry -------------------------------------------------------------------------------------
 
 static pgd_status plugin_probe(const pgd_host *host, pgd_probe *out) {
     pgd_probe local = {.size = sizeof(local), .n_devices = 1};

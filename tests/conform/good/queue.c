@@ -76,7 +76,7 @@ good_entry *good_push(pgd_queue *q, int32_t what) {
     return e;
 }
 
-// ---- the table -----------------------------------------------------------------------------------
+// ---- the table ---------------------------------------------------------------------------------
 
 static pgd_status create(const pgd_device *d, const pgd_queue_desc *desc, pgd_queue **out) {
     good_backend *b = d->self;

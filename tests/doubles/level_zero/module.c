@@ -251,6 +251,9 @@ static cl_int set_args(const zed_kernel *k) {
         if (k->kinds[i] == ARG_MEMORY) {
             memcpy(&address, k->values[i], sizeof(address));
             ptr = address == 0 ? NULL : double_memory_find(address, 0);
+            if (address != 0 && ptr == NULL) {
+                zed_complain("a kernel runs when its memory is freed");
+            }
         }
         const cl_int error = k->kinds[i] == ARG_MEMORY
                                  ? cl.clSetKernelArgSVMPointer(k->kernel, i, ptr)

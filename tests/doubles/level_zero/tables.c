@@ -1,4 +1,4 @@
-// The loader's way to the functions: it asks for every table there is, and wants an answer for each.
+// The loader's way to the functions: it asks for every table there is and wants an answer.
 #include <level_zero/ze_api.h>
 #include <level_zero/zes_api.h>
 #include <level_zero/zet_api.h>

@@ -9,7 +9,7 @@
 // wrong bytes, and under the thread sanitizer the access itself is reported. Results are error
 // numbers of CUDA's driver API, which are HIP's too; a device that is lost stays lost.
 //
-// PAGODA_DOUBLE in the environment, "key=number;key=number": see double_settings.
+// PAGODA_DOUBLE in the environment, "key=number,key=number": see double_settings.
 #ifndef PGD_TESTS_DOUBLES_POCL_H
 #define PGD_TESTS_DOUBLES_POCL_H
 

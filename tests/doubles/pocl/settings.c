@@ -57,8 +57,10 @@ static void read_environment(void) {
     if (copy == NULL) {
         return;
     }
-    for (char *item = strtok_r(copy, ";", &rest); item != NULL; item = strtok_r(NULL, ";", &rest)) {
+    char *item = strtok_r(copy, ",;", &rest);
+    while (item != NULL) {
         set(item);
+        item = strtok_r(NULL, ",;", &rest);
     }
     free(copy);
 }

@@ -180,6 +180,12 @@ static void run(double_stream *s, const command *c) {
                 : c->kind == COMMAND_WAIT ? wait_for(c->event, c->count)
                                           : DOUBLE_OK;
     }
+    if (error == DOUBLE_ILLEGAL_ADDRESS) {
+        fprintf(stderr, "stand-in device: %s reaches outside of its memory\n",
+                c->kind == COMMAND_LAUNCH ? pgd_portable_kernels[c->kernel].name
+                : c->kind == COMMAND_COPY ? "a copy"
+                                          : "a fill");
+    }
     if (error != DOUBLE_OK) {
         lose(error);
     }

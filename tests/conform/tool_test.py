@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""The conformance tool from outside: options, refusals, exit status, files.
+
+    tool_test.py TOOL GOOD_PLUGIN BROKEN_PLUGIN
+"""
+import json
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+from pathlib import Path
+
+TOOL, GOOD, BROKEN = (str(Path(name).resolve()) for name in sys.argv[1:4])
+FEW = ["--only", "loads.manifest", "--only", "ops.add", "--cases", "3"]
+
+
+def run(*args):
+    return subprocess.run([TOOL, *args], capture_output=True, text=True, timeout=120)
+
+
+def check(condition, what, done=None):
+    if not condition:
+        print(f"FAILED {what}")
+        if done is not None:
+            print(done.stdout, done.stderr)
+        sys.exit(1)
+
+
+def test_wrong_use():
+    for args, words in (
+            ((), "missing"), (("/nonexistent.so",), "no such file"),
+            ((GOOD, "--level", "9"), "--level"), ((GOOD, "--only", "x"), "--list"),
+            ((GOOD, "--soak", "soon"), "--soak"), ((GOOD, "--frob", "1"), "--frob"),
+            ((GOOD, GOOD), "one plugin"), ((GOOD, "--cases"), "--cases")):
+        done = run(*args)
+        check(done.returncode == 2 and words in done.stderr, f"{args} is not refused", done)
+
+
+def test_help_and_list():
+    done = run("--help")
+    check(done.returncode == 0 and "--sheet" in done.stdout, "--help", done)
+    done = run("--list", "--level", "1")
+    names = [line.split()[1] for line in done.stdout.splitlines()]
+    check("queue.pitch" in names and "ops.gemm" not in names, "--list by level", done)
+    check(len(names) == len(set(names)), "names are not unique", done)
+
+
+def test_files(folder):
+    paths = [folder / name for name in ("r.json", "r.xml", "r.md")]
+    done = run(GOOD, *FEW, "--json", paths[0], "--junit", paths[1], "--sheet", paths[2])
+    check(done.returncode == 0, "a good plugin", done)
+    check("\033" not in done.stdout, "colours without a terminal", done)
+    told = json.loads(paths[0].read_text())
+    check([c["result"] for c in told["checks"]] == ["passed", "passed"], "checks in JSON", done)
+    check(told["operations"][0]["op"] == "add" and told["operations"][0]["cases"] > 0,
+          "operations in JSON", done)
+    suite = xml.etree.ElementTree.parse(paths[1]).getroot()
+    check(suite.get("tests") == "2" and suite.get("failures") == "0", "JUnit", done)
+    check("| add |" in paths[2].read_text(), "data sheet", done)
+    check(run(GOOD, *FEW, "--json", "/nonexistent/r.json").returncode == 1, "a file not written")
+
+
+def test_failure(folder):
+    path = folder / "broken.xml"
+    done = run(BROKEN, "--level", "0", "--junit", path)
+    check(done.returncode == 1 and "static constructor" in done.stdout, "a broken plugin", done)
+    suite = xml.etree.ElementTree.parse(path).getroot()
+    check(int(suite.get("failures")) >= 1, "failures in JUnit", done)
+    check("no level reached" in done.stdout, "a level in spite of failures", done)
+
+
+MATRIX = """
+devices:
+  - {device: "good:0", plugin: %s, kind: double, level: 0}
+  - {device: "acme:0"}
+models: [qwen3-window]
+checks: [level, tokens, nmse, speed]
+tokens: 8
+repeats: 3
+"""
+
+
+def test_matrix_files(folder):
+    path = folder / "m.yaml"
+    for old, new, words in (
+            ("qwen3-window", "nowhere", "'nowhere'"), ("models:", "model:", "unknown key 'model'"),
+            ("kind: double", "kind: toy", "'toy'"), ("speed]", "sped]", "'sped'"),
+            ("tokens: 8", "tokens: 0", "tokens"), ("level: 0}", "levl: 0}", "'levl'")):
+        path.write_text((MATRIX % GOOD).replace(old, new))
+        done = run("--matrix", path)
+        check(done.returncode == 2 and words in done.stderr, f"{new} is not refused", done)
+    check(run("--matrix", folder / "none.yaml").returncode == 2, "a matrix that is not there")
+
+
+def test_matrix(folder):
+    path, report, saved = (folder / name for name in ("m.yaml", "report.json", "saved.json"))
+    path.write_text(MATRIX % GOOD)
+    done = run("--matrix", path, "--json", report, "--loops", "20")
+    check(done.returncode == 0 and "its plugin is not here" in done.stdout, "a matrix", done)
+    told = json.loads(report.read_text())["matrix"]
+    check(sorted({c["result"] for c in told}) == ["passed", "skipped"] and len(told) == 8,
+          "the report of a matrix", done)
+    for key, value, words in (("tokens", "0" * 16, "OTHER TOKENS"), ("nmse", 0.0, None),
+                              ("tokens_per_s", [1e9, 1e9, 1e9], "SLOWER"),
+                              ("tokens_per_s", [1.0, 1.0, 1.0], None)):
+        changed = [dict(c, **{key: value}) if c["device"] == "good:0" else c for c in told]
+        saved.write_text(json.dumps({"schema": 1, "matrix": changed}))
+        done = run("--matrix", path, "--against", saved, "--loops", "20")
+        check(done.returncode == (1 if words else 0) and (words or "as before") in done.stdout,
+              f"against another {key}", done)
+    saved.write_text("{}")
+    check(run("--matrix", path, "--against", saved).returncode == 2, "no report to compare with")
+
+
+with tempfile.TemporaryDirectory() as room:
+    test_matrix_files(Path(room))
+    test_matrix(Path(room))
+    test_wrong_use()
+    test_help_and_list()
+    test_files(Path(room))
+    test_failure(Path(room))
+print("ok")

@@ -1,0 +1,96 @@
+// A layer of the OpenCL loader (OPENCL_LAYERS names it; cl_layer.h) that lets a driver fail.
+//
+// PAGODA_DOUBLE: devices=0 (a driver without a device), hang=1 (no answer to the first question),
+// oom=n (no memory at the n-th buffer or launch), lose=n (the device is gone after n launches).
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl_icd.h>
+#include <CL/cl_layer.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "pocl.h"
+
+static cl_icd_dispatch below; // the driver's
+static cl_icd_dispatch ours;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards what follows
+static int64_t n_allocations;
+static int64_t n_launches;
+
+// The memory of a buffer, or that a driver takes at a launch.
+static bool has_memory(void) {
+    pthread_mutex_lock(&lock);
+    const bool has = ++n_allocations != double_settings_get()->oom;
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
+static bool is_lost(void) {
+    const int64_t most = double_settings_get()->lose;
+    pthread_mutex_lock(&lock);
+    const bool lost = ++n_launches > most && most > 0;
+    pthread_mutex_unlock(&lock);
+    return lost;
+}
+
+static cl_int CL_API_CALL get_devices(cl_platform_id platform, cl_device_type type, cl_uint n,
+                                      cl_device_id *list, cl_uint *out_n) {
+    if (double_init() != DOUBLE_OK) {
+        return CL_DEVICE_NOT_FOUND;
+    }
+    return below.clGetDeviceIDs(platform, type, n, list, out_n);
+}
+
+static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes,
+                                        void *ptr, cl_int *out_error) {
+    if (!has_memory()) {
+        *out_error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+        return NULL;
+    }
+    return below.clCreateBuffer(context, flags, bytes, ptr, out_error);
+}
+
+static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint n_dims,
+                                 const size_t *offset, const size_t *global, const size_t *local,
+                                 cl_uint n_waits, const cl_event *waits, cl_event *out_event) {
+    if (is_lost()) {
+        return CL_DEVICE_NOT_AVAILABLE;
+    }
+    if (!has_memory()) {
+        return CL_OUT_OF_RESOURCES;
+    }
+    return below.clEnqueueNDRangeKernel(queue, kernel, n_dims, offset, global, local, n_waits,
+                                        waits, out_event);
+}
+
+CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t bytes, void *value,
+                                               size_t *out_bytes) {
+    const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+    if (name != CL_LAYER_API_VERSION || (value != NULL && bytes < sizeof(version))) {
+        return CL_INVALID_VALUE;
+    }
+    if (value != NULL) {
+        memcpy(value, &version, sizeof(version));
+    }
+    if (out_bytes != NULL) {
+        *out_bytes = sizeof(version);
+    }
+    return CL_SUCCESS;
+}
+
+CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *target,
+                                            cl_uint *out_n, const cl_icd_dispatch **out) {
+    const size_t bytes = n * sizeof(void *);
+    if (bytes > sizeof(below)) {
+        return CL_INVALID_VALUE;
+    }
+    memcpy(&below, target, bytes);
+    ours = below;
+    ours.clGetDeviceIDs = get_devices;
+    ours.clCreateBuffer = create_buffer;
+    ours.clEnqueueNDRangeKernel = launch;
+    *out_n = n;
+    *out = &ours;
+    return CL_SUCCESS;
+}

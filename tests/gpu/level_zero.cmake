@@ -1,0 +1,73 @@
+# Level Zero: the real loader with its checks, over the driver of tests/doubles/level_zero.
+set(ze_environment "PAGODA_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/pagoda" "POCL_CACHE_DIR=${cache}"
+    "ZE_ENABLE_VALIDATION_LAYER=1" "ZE_ENABLE_PARAMETER_VALIDATION=1"
+    "LSAN_OPTIONS=suppressions=${folder}/leaks.txt")
+set(ze_driver "")
+if(TARGET ze-double)
+    set(ze_driver "ZE_ENABLE_ALT_DRIVERS=$<TARGET_FILE:ze-double>")
+endif()
+
+# ze_test(NAME LABELS DOUBLE COMMAND...): a test on ze:0; DOUBLE is PAGODA_DOUBLE.
+function(ze_test name labels double)
+    if(TARGET ze-double)
+        add_test(NAME ${name} COMMAND bash ${folder}/with_device.sh
+            $<TARGET_FILE:pagoda_program> ze:0 ${ARGN})
+    else()
+        add_test(NAME ${name} COMMAND bash -c "echo the plugin ze was not built; exit 77")
+    endif()
+    string(REPLACE ";" "\\;" double "${double}")
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77
+        ENVIRONMENT "${ze_environment};${ze_driver};PAGODA_DOUBLE=${double}")
+endfunction()
+
+set(few ${golden}/llama-default/golden.json ${golden}/llama-bf16/golden.json
+    ${golden}/mistral-window/golden.json ${golden}/qwen3-window/golden.json)
+ze_test(ops.ze ops "" $<TARGET_FILE:ops_test> --plugin-dir ${PROJECT_BINARY_DIR}/lib/pagoda
+    --device ze:0 --cases 2 --need-native)
+ze_test(golden.ze golden "" $<TARGET_FILE:golden_test> ze:0 ${few})
+ze_test(golden.ze.late golden "pauses=300;pause_us=400;seed=7" $<TARGET_FILE:golden_test> ze:0
+    ${golden}/llama-default/golden.json)
+ze_test(golden.ze.graphs golden "seed=3" $<TARGET_FILE:golden_test> "ze:0{graphs=on}"
+    ${golden}/llama-default/golden.json)
+ze_test(golden.ze.f32 golden "f64=0" $<TARGET_FILE:golden_test> ze:0
+    ${golden}/llama-default/golden.json)
+ze_test(engine.near_tie.ze engine "" $<TARGET_FILE:near_tie_test> cpu ze:0 0.02 ${nano}
+    ${golden}/llama-default ${golden}/qwen3-window)
+ze_test(engine.invariance.ze "engine;slow" "" $<TARGET_FILE:invariance_test> ze:0
+    ${golden}/llama-default)
+ze_test(nano.ze "nano;slow" "" ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/nano/nano_test.py
+    $<TARGET_FILE:pagoda_program> ${nano} ze:0)
+
+# What goes wrong.
+ze_test(failures.ze failures "" bash ${folder}/failures.sh $<TARGET_FILE:pagoda_program> ze
+    ZE_ENABLE_ALT_DRIVERS=/nonexistent)
+if(TARGET ze-double)
+    add_test(NAME failures.ze.hang COMMAND bash ${folder}/hang.sh $<TARGET_FILE:pagoda_program> ze)
+    set_tests_properties(failures.ze.hang PROPERTIES LABELS "failures;slow" TIMEOUT 200
+        ENVIRONMENT "${ze_environment};${ze_driver}")
+endif()
+
+# The same over OpenCL: a layer of its loader makes the driver fail.
+if(TARGET ocl-layer)
+    add_test(NAME failures.ocl COMMAND bash ${folder}/failures.sh $<TARGET_FILE:pagoda_program> ocl
+        OCL_ICD_VENDORS=/nonexistent)
+    set(ocl_failing "PAGODA_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/pagoda" "POCL_CACHE_DIR=${cache}"
+        "OPENCL_LAYERS=$<TARGET_FILE:ocl-layer>" "LSAN_OPTIONS=suppressions=${folder}/leaks.txt")
+    set_tests_properties(failures.ocl PROPERTIES LABELS failures TIMEOUT 600
+        ENVIRONMENT "${ocl_failing}")
+endif()
+
+# Two engines, one of whose devices is lost.
+if(CMOCKA_FOUND)
+    add_executable(one_lost_test one_lost_test.c)
+    target_link_libraries(one_lost_test PRIVATE pagoda_static PkgConfig::CMOCKA m)
+    target_compile_definitions(one_lost_test PRIVATE PGD_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    set_target_properties(one_lost_test PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests)
+    ze_test(failures.ze.one_lost failures "lose=400" $<TARGET_FILE:one_lost_test> ze:0)
+    if(TARGET ocl-layer)
+        add_test(NAME failures.ocl.one_lost COMMAND one_lost_test ocl:0)
+        set_tests_properties(failures.ocl.one_lost PROPERTIES LABELS failures TIMEOUT 300
+            ENVIRONMENT "${ocl_failing};PAGODA_DOUBLE=lose=400")
+    endif()
+endif()
