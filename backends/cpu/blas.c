@@ -94,7 +94,8 @@ const cpu_blas *cpu_blas_wanted(const pgd_host *host, const char *isa) {
 bool cpu_blas_panel(const pgd_device *d, const pgd_weight *w, int64_t index, const float *x,
                     int64_t ldx, int64_t m, float *acc) {
     const cpu_blas *b = cpu_self(d)->blas;
-    if (b == NULL || cpu_is_quantized(&w->desc) || w->desc.dtype != PGD_F32 || m < LEAST_ROWS || ldx > INT32_MAX) {
+    if (b == NULL || cpu_is_quantized(&w->desc) || w->desc.dtype != PGD_F32 || m < LEAST_ROWS ||
+        ldx > INT32_MAX) {
         return false;
     }
     // A panel is a row-major matrix [k, 32].

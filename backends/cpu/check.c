@@ -80,9 +80,9 @@ const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
 static bool check_scheme(cpu_check *c, int32_t scheme, int32_t dtype, int64_t cols) {
     const int64_t elements = pgd_scheme_elements(scheme);
     if (scheme == PGD_SCHEME_PLAIN) {
-        return is_float(dtype) || cpu_refuse(c, PGD_UNSUPPORTED,
-                                             "weights of %s; f32, bf16 and f16 are supported",
-                                             pgd_dtype_name(dtype));
+        return is_float(dtype) ||
+               cpu_refuse(c, PGD_UNSUPPORTED, "weights of %s; f32, bf16 and f16 are supported",
+                          pgd_dtype_name(dtype));
     }
     if (pgd_cpu_form_of(scheme).bits == 0) {
         return cpu_refuse(c, PGD_UNSUPPORTED, "weights of scheme %d (%s)", (int)scheme,

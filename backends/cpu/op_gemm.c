@@ -12,8 +12,8 @@
 // left to right, of chains of 512 products with k rising.
 //
 // Phases: what x needs (norm, rounding) | product | the rest (act_mul, rope, cache, sample).
-// A weight with act_dtype BF16 takes x rounded to bf16, a quantized one x as int8; that is done once
-// a row, into the scratch.
+// A weight with act_dtype BF16 takes x rounded to bf16, a quantized one x as int8: once a row, into
+// the scratch.
 #include <string.h>
 
 #include "library.h"
@@ -313,8 +313,7 @@ static void front_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
 
 static pgd_status fused_live(cpu_op *op) {
     fused *f = CPU_STATE(fused, op);
-    const bool has_front =
-        f->norm.n > 0 || f->product.rounded != NULL || f->product.blocks != NULL;
+    const bool has_front = f->norm.n > 0 || f->product.rounded != NULL || f->product.blocks != NULL;
     cpu_phase_set(&op->phases[FRONT], has_front ? op->rows : 0, f->product.w->desc.k, 0);
     product_live(&f->product, op->rows, &op->phases[PRODUCT]);
     cpu_phase_set(&op->phases[REST], f->rest_floats > 0 ? op->rows : 0, f->rest_floats, 0);

@@ -84,8 +84,7 @@ typedef union any_args {
 // Whether a product of many rows is made by OpenBLAS.
 static bool by_blas(const pgd_device *d, const pgd_query *q) {
     return cpu_self(d)->blas != NULL && q->weight != NULL && !cpu_is_quantized(q->weight) &&
-           q->weight->dtype == PGD_F32 &&
-           q->op != PGD_OP_embed;
+           q->weight->dtype == PGD_F32 && q->op != PGD_OP_embed;
 }
 
 static void name_kernel(const pgd_device *d, const pgd_query *q, pgd_support *out) {

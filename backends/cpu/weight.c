@@ -46,11 +46,10 @@ static pgd_status add_rows(const pgd_device *d, pgd_weight *w, int32_t scheme, i
         return CPU_FAIL(d, PGD_UNSUPPORTED, "a weight joined of more than %d schemes",
                         (int)CPU_SEGMENTS);
     }
-    w->segments[w->n_segments++] =
-        (cpu_segment){.scheme = scheme,
-                      .dtype = dtype,
-                      .row = last == NULL ? 0 : last->row + last->n_rows,
-                      .n_rows = n};
+    w->segments[w->n_segments++] = (cpu_segment){.scheme = scheme,
+                                                 .dtype = dtype,
+                                                 .row = last == NULL ? 0 : last->row + last->n_rows,
+                                                 .n_rows = n};
     return PGD_OK;
 }
 
@@ -67,8 +66,7 @@ static pgd_status find_segments(const pgd_device *d, const pgd_weight_desc *a, p
             PGD_TRY(add_rows(d, w, p->scheme, dtype, p->row_count));
         }
     }
-    return w->n_segments > 0 ? PGD_OK
-                             : CPU_FAIL(d, PGD_INVALID, "a weight joined of no rows");
+    return w->n_segments > 0 ? PGD_OK : CPU_FAIL(d, PGD_INVALID, "a weight joined of no rows");
 }
 
 // Fills the handle but for its data; bytes of the resident form in w->bytes.
@@ -212,8 +210,8 @@ static void pack_lane_16(const unsigned char *from, int64_t k, int64_t lane, uin
 }
 
 // Part [k0, k0 + n) of a lane; from NULL: zeros.
-static void pack_lane(int32_t dtype, const unsigned char *from, int64_t k0, int64_t n,
-                      int64_t lane, unsigned char *panel) {
+static void pack_lane(int32_t dtype, const unsigned char *from, int64_t k0, int64_t n, int64_t lane,
+                      unsigned char *panel) {
     static const unsigned char zeros[4 * 256] = {0};
     const int64_t element = pgd_dtype_bytes(dtype);
     from = from == NULL ? zeros : from + k0 * element;
@@ -266,7 +264,8 @@ static void pack_panels(void *ctx, int64_t p0, int64_t p1, uint32_t worker) {
         for (int64_t k0 = 0; k0 < w->desc.k; k0 += 256) {
             int64_t n = cpu_min(256, w->desc.k - k0);
             for (int64_t lane = 0; lane < PGD_CPU_PANEL; lane++) {
-                pack_lane(s->dtype, lane < count ? job->rows[first + lane] : NULL, k0, n, lane, panel);
+                pack_lane(s->dtype, lane < count ? job->rows[first + lane] : NULL, k0, n, lane,
+                          panel);
             }
         }
     }

@@ -46,9 +46,9 @@ typedef struct pgd_cpu_part {
 // 32 values of x as int8: x = d * q. A row of k values is ceil(k / 32) of them, zeros at the end.
 typedef struct pgd_cpu_int8 {
     int8_t q[32];
-    float d;       // largest magnitude / 127
-    int32_t c[3];  // -128 * sum of q: of all, of the first 16, of the others
-    float s[3];    // d * sum of q, likewise
+    float d;      // largest magnitude / 127
+    int32_t c[3]; // -128 * sum of q: of all, of the first 16, of the others
+    float s[3];   // d * sum of q, likewise
     int32_t reserved0;
 } pgd_cpu_int8;
 

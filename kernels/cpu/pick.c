@@ -122,7 +122,7 @@ static features look(void) {
 #endif
 
 const char *const pgd_cpu_isas[] = {"scalar",      "avx2",        "avx2_vnni", "avx512",
-                                   "avx512_vnni", "avx512_bf16", "amx",       NULL};
+                                    "avx512_vnni", "avx512_bf16", "amx",       NULL};
 
 #define PGD_CPU_KERNEL(name, result, params)
 #define PGD_CPU_PRODUCT(name, w, x)     {#name, w, x, offsetof(pgd_cpu_kernels, name)},
@@ -133,8 +133,7 @@ const pgd_cpu_product pgd_cpu_products[] = {
 };
 
 #define PGD_CPU_KERNEL(name, result, params)
-#define PGD_CPU_QUANT_PRODUCT(name, scheme) \
-    {#name, scheme, 0, offsetof(pgd_cpu_kernels, name)},
+#define PGD_CPU_QUANT_PRODUCT(name, scheme) {#name, scheme, 0, offsetof(pgd_cpu_kernels, name)},
 const pgd_cpu_quant_product pgd_cpu_quant_products[] = {
 #include "list.inc"
     {NULL, 0, 0, 0},

@@ -13,14 +13,14 @@ int64_t pgd_cpu_quant_bytes(int32_t scheme, int64_t k) {
     const pgd_cpu_form f = pgd_cpu_form_of(scheme);
     const int64_t whole = PGD_CPU_DEPTH / PGD_CPU_CELL;
     const int64_t cells = k % PGD_CPU_DEPTH / PGD_CPU_CELL + (k % PGD_CPU_CELL != 0);
-    const int64_t supers = (cells + PGD_CPU_SUPER / PGD_CPU_CELL - 1) /
-                           (PGD_CPU_SUPER / PGD_CPU_CELL);
+    const int64_t supers =
+        (cells + PGD_CPU_SUPER / PGD_CPU_CELL - 1) / (PGD_CPU_SUPER / PGD_CPU_CELL);
     const int64_t part = pgd_cpu_part_head(f) + whole * pgd_cpu_cell_bytes(f) +
                          PGD_CPU_DEPTH / PGD_CPU_SUPER * pgd_cpu_super_head(f);
     int64_t rest = 0;
     if (cells > 0) {
-        rest = pgd_cpu_part_head(f) + cells * pgd_cpu_cell_bytes(f) +
-               supers * pgd_cpu_super_head(f);
+        rest =
+            pgd_cpu_part_head(f) + cells * pgd_cpu_cell_bytes(f) + supers * pgd_cpu_super_head(f);
     }
     return k / PGD_CPU_DEPTH * part + rest;
 }
@@ -58,7 +58,10 @@ static void take_32(int32_t scheme, const unsigned char *p, lane *to) {
             to->codes[j] = p[2 + j] ^ 0x80;
         }
         return;
-    case PGD_SCHEME_Q4_1: to->m = half_at(p + 2); nibbles(p + 4, 0, to); return;
+    case PGD_SCHEME_Q4_1:
+        to->m = half_at(p + 2);
+        nibbles(p + 4, 0, to);
+        return;
     case PGD_SCHEME_Q5_0:
         memcpy(&high, p + 2, sizeof(high));
         nibbles(p + 6, high, to);
@@ -68,7 +71,10 @@ static void take_32(int32_t scheme, const unsigned char *p, lane *to) {
         memcpy(&high, p + 4, sizeof(high));
         nibbles(p + 8, high, to);
         return;
-    case PGD_SCHEME_MXFP4: to->head[0] = p[0]; nibbles(p + 1, 0, to); return;
+    case PGD_SCHEME_MXFP4:
+        to->head[0] = p[0];
+        nibbles(p + 1, 0, to);
+        return;
     default: nibbles(p + 2, 0, to); return; // Q4_0, IQ4_NL
     }
 }
@@ -100,8 +106,7 @@ static void take_k23(int32_t scheme, const unsigned char *p, int b, lane *to) {
     const unsigned char *qs = p + (scheme == PGD_SCHEME_Q2_K ? 16 : 32);
     for (int g = 0; g < 2; g++) {
         const int i = 8 * n + 2 * j + g;
-        to->head[g] =
-            scheme == PGD_SCHEME_Q2_K ? p[i] : (uint8_t)(int8_t)scale_k3(p + 96, i);
+        to->head[g] = scheme == PGD_SCHEME_Q2_K ? p[i] : (uint8_t)(int8_t)scale_k3(p + 96, i);
     }
     to->d = half_at(p + (scheme == PGD_SCHEME_Q2_K ? 80 : 108));
     to->m = scheme == PGD_SCHEME_Q2_K ? half_at(p + 82) : 0;
@@ -206,7 +211,8 @@ void pgd_cpu_quant_pack(int32_t scheme, const unsigned char *const rows[PGD_CPU_
     const lane none = {0};
     lane one;
     for (int64_t k0 = 0; k0 < k; k0 += PGD_CPU_CELL) {
-        unsigned char *part = panel + pgd_cpu_quant_bytes(scheme, k0 / PGD_CPU_DEPTH * PGD_CPU_DEPTH);
+        unsigned char *part =
+            panel + pgd_cpu_quant_bytes(scheme, k0 / PGD_CPU_DEPTH * PGD_CPU_DEPTH);
         const int64_t c = k0 % PGD_CPU_DEPTH / PGD_CPU_CELL;
         unsigned char *cell = part + pgd_cpu_cell_at(f, c);
         for (int64_t r = 0; r < PGD_CPU_PANEL; r++) {
@@ -284,9 +290,8 @@ static int get_code(pgd_cpu_form f, const unsigned char *codes, int64_t code) {
     if (f.codes == PGD_CPU_CODES_MXFP4) {
         return pgd_cpu_codes_mxfp4[low];
     }
-    return f.high == 0
-               ? low
-               : low | get_bits(codes + f.bits * PGD_CPU_CODES / 8, f.high, code) << f.bits;
+    return f.high == 0 ? low
+                       : low | get_bits(codes + f.bits * PGD_CPU_CODES / 8, f.high, code) << f.bits;
 }
 
 void pgd_cpu_quant_row(int32_t scheme, const unsigned char *panel, int64_t row, int64_t k0,

@@ -52,19 +52,19 @@ typedef struct pgd_cpu_form {
 } pgd_cpu_form;
 
 // X(scheme, low bits, high bits, offset, scale, groups, min, signed, codes)
-#define PGD_CPU_FORM_LIST(X)                                \
-    X(Q8_0, 8, 0, 128, HALF, 1, 0, 0, PLAIN)                \
-    X(Q4_0, 4, 0, 8, HALF, 1, 0, 0, PLAIN)                  \
-    X(Q4_1, 4, 0, 0, HALF, 1, 1, 0, PLAIN)                  \
-    X(Q5_0, 4, 1, 16, HALF, 1, 0, 0, PLAIN)                 \
-    X(Q5_1, 4, 1, 0, HALF, 1, 1, 0, PLAIN)                  \
-    X(Q2_K, 2, 0, 0, SUPER, 2, 1, 0, PLAIN)                 \
-    X(Q3_K, 2, 1, 4, SUPER, 2, 0, 1, PLAIN)                 \
-    X(Q4_K, 4, 0, 0, SUPER, 1, 1, 0, PLAIN)                 \
-    X(Q5_K, 4, 1, 0, SUPER, 1, 1, 0, PLAIN)                 \
-    X(Q6_K, 4, 2, 32, SUPER, 2, 0, 1, PLAIN)                \
-    X(IQ4_NL, 4, 0, 128, HALF, 1, 0, 0, IQ4_NL)             \
-    X(MXFP4, 4, 0, 16, E8M0, 1, 0, 0, MXFP4)                \
+#define PGD_CPU_FORM_LIST(X)                    \
+    X(Q8_0, 8, 0, 128, HALF, 1, 0, 0, PLAIN)    \
+    X(Q4_0, 4, 0, 8, HALF, 1, 0, 0, PLAIN)      \
+    X(Q4_1, 4, 0, 0, HALF, 1, 1, 0, PLAIN)      \
+    X(Q5_0, 4, 1, 16, HALF, 1, 0, 0, PLAIN)     \
+    X(Q5_1, 4, 1, 0, HALF, 1, 1, 0, PLAIN)      \
+    X(Q2_K, 2, 0, 0, SUPER, 2, 1, 0, PLAIN)     \
+    X(Q3_K, 2, 1, 4, SUPER, 2, 0, 1, PLAIN)     \
+    X(Q4_K, 4, 0, 0, SUPER, 1, 1, 0, PLAIN)     \
+    X(Q5_K, 4, 1, 0, SUPER, 1, 1, 0, PLAIN)     \
+    X(Q6_K, 4, 2, 32, SUPER, 2, 0, 1, PLAIN)    \
+    X(IQ4_NL, 4, 0, 128, HALF, 1, 0, 0, IQ4_NL) \
+    X(MXFP4, 4, 0, 16, E8M0, 1, 0, 0, MXFP4)    \
     X(INT8, 8, 0, 128, PART, 1, 0, 0, PLAIN)
 
 // All zero (bits 0) for a scheme that has no form.

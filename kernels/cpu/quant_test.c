@@ -103,14 +103,14 @@ static int64_t k_of(int32_t scheme, int i) {
     static const int64_t of_int8[] = {1, 31, 37, 256, 523, 1000};
     static const int64_t of_32[] = {32, 64, 224, 544, 800, 1024};
     static const int64_t of_256[] = {256, 512, 768, 1024, 0, 0};
-    return scheme == PGD_SCHEME_INT8                ? of_int8[i]
-           : pgd_scheme_elements(scheme) == 256     ? of_256[i]
-                                                    : of_32[i];
+    return scheme == PGD_SCHEME_INT8            ? of_int8[i]
+           : pgd_scheme_elements(scheme) == 256 ? of_256[i]
+                                                : of_32[i];
 }
 
-#define FOR_EACH_CASE(p, k)                                                                 \
-    for (const pgd_cpu_quant_product *p = pgd_cpu_quant_products; p->name != NULL; p++)     \
-        for (int i_ = 0; i_ < 6; i_++)                                                      \
+#define FOR_EACH_CASE(p, k)                                                             \
+    for (const pgd_cpu_quant_product *p = pgd_cpu_quant_products; p->name != NULL; p++) \
+        for (int i_ = 0; i_ < 6; i_++)                                                  \
             for (int64_t k = k_of(p->scheme, i_); k > 0; k = 0)
 
 // x = d * q within half a step; sums are those of q.
@@ -254,9 +254,8 @@ static void panels_are_small(void **state) {
     (void)state;
     for (const pgd_cpu_quant_product *p = pgd_cpu_quant_products; p->name != NULL; p++) {
         const int64_t k = 4096;
-        const int64_t file = p->scheme == PGD_SCHEME_INT8
-                                 ? k + 4
-                                 : (int64_t)pgd_ref_row_bytes(p->scheme, 0, k);
+        const int64_t file =
+            p->scheme == PGD_SCHEME_INT8 ? k + 4 : (int64_t)pgd_ref_row_bytes(p->scheme, 0, k);
         assert_true((double)pgd_cpu_quant_bytes(p->scheme, k) <= 1.05 * (double)(N * file));
     }
     assert_null(pgd_cpu_quant_product_of(pgd_cpu_pick("scalar"), PGD_SCHEME_PLAIN));

@@ -6,11 +6,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VW          8
+#define VW 8
 #ifndef VEC_NAME
 #define VEC_NAME(n) n##__avx2
 #endif
-#define TILE_M      6 // rows x 2 vectors: 12 sums of 16 registers
+#define TILE_M 6 // rows x 2 vectors: 12 sums of 16 registers
 
 typedef __m256 vf;
 

@@ -5,11 +5,11 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define VW          16
+#define VW 16
 #ifndef VEC_NAME
 #define VEC_NAME(n) n##__avx512
 #endif
-#define TILE_M      12 // rows x 2 vectors: 24 sums of 32 registers
+#define TILE_M 12 // rows x 2 vectors: 24 sums of 32 registers
 
 typedef __m512 vf;
 

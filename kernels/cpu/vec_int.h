@@ -75,8 +75,8 @@ VEC_INLINE vf i_float(vint a) {
 
 VEC_INLINE int32_t i_sum16(const int8_t *q) {
 #if defined(__SSE2__)
-    const __m128i from = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)q),
-                                       _mm_set1_epi8((char)0x80));
+    const __m128i from =
+        _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)q), _mm_set1_epi8((char)0x80));
     const __m128i halves = _mm_sad_epu8(from, _mm_setzero_si128());
     return _mm_cvtsi128_si32(halves) + _mm_extract_epi16(halves, 4) - 16 * 128;
 #else

@@ -9,8 +9,8 @@
 //   f16   2^-7 of the number (f16: 2^-10); seldom, so the NMSE stays far below a rounding of all
 //   fused what lies between the ops may be rounded (as in the reference) or kept: noise of 2^-9
 //         (2^-12) relative on every element of the input of the next sum
-//   int8  steps of 1 / 127 of the largest of 32 numbers: of normal ones an NMSE of about 2.5e-5, all
-//         the same in every column; single elements of a small row may be far off, so that only
+//   int8  steps of 1 / 127 of the largest of 32 numbers: of normal ones an NMSE of about 2.5e-5;
+//         single elements of a small row may be far off, so that only
 //         the sum over many counts; a product of two such sums has the errors of both
 #include "ops.h"
 

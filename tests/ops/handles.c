@@ -79,9 +79,9 @@ static pgd_status join(ops_fixture *f) {
     }
     f->joined = joined;
     status = pgd_ref_weight_join(&f->weight_desc, joined);
-    return status != PGD_OK ? status
-                            : pgd_ref_weight_view(&f->weight_desc, joined, f->ref_parts,
-                                                  &f->ref_weight);
+    return status != PGD_OK
+               ? status
+               : pgd_ref_weight_view(&f->weight_desc, joined, f->ref_parts, &f->ref_weight);
 }
 
 static void make_weight(ops_fixture *f, int32_t n_parts) {
@@ -280,8 +280,7 @@ static void int8_row(ops_fixture *f, int32_t layer, int32_t which, int64_t slot,
 // Between the canonical image of all blocks and the reference's cache.
 static void image_of(ops_fixture *f, unsigned char *image, int32_t to_image) {
     const pgd_kv_desc *d = &f->kv_desc;
-    const uint64_t row =
-        (uint64_t)d->heads * (uint64_t)d->k_dim * pgd_dtype_bytes(image_dtype(f));
+    const uint64_t row = (uint64_t)d->heads * (uint64_t)d->k_dim * pgd_dtype_bytes(image_dtype(f));
     const int32_t tokens = f->n_blocks * d->block_tokens;
     int32_t layer, which, t;
     for (layer = 0; layer < d->layers; layer++) {
@@ -382,8 +381,8 @@ void ops_compare_cache(ops_fixture *f, int32_t tolerance, int32_t narrowest) {
         if (move_blocks(f, got, 0) != PGD_OK) {
             ops_fail(f, "read_blocks: %s", pgd_fail_last());
         } else {
-            ops_compare_values(f, "cache", image_dtype(f), want, got,
-                               (int64_t)(cache_bytes(f) / e), width, tolerance, narrowest);
+            ops_compare_values(f, "cache", image_dtype(f), want, got, (int64_t)(cache_bytes(f) / e),
+                               width, tolerance, narrowest);
         }
     }
     free(want);

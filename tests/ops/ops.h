@@ -61,7 +61,7 @@ int64_t ops_rows(ops_rng *r, int64_t most);
 // Widths: 1, primes, ragged and round ones.
 int64_t ops_width(ops_rng *r);
 int64_t ops_head_dim(ops_rng *r);
-int32_t ops_float(ops_rng *r); // F32, BF16 or F16
+int32_t ops_float(ops_rng *r);  // F32, BF16 or F16
 int32_t ops_scheme(ops_rng *r); // any but PARTS; seldom PLAIN
 
 // ---- fixture.c: memory and tensors -------------------------------------------------------------
@@ -171,9 +171,15 @@ void ops_say(ops_fixture *f, const char *fmt, ...) PGD_PRINTF(2, 3);
 // Marks the case as failed.
 void ops_fail(ops_fixture *f, const char *fmt, ...) PGD_PRINTF(2, 3);
 
-enum { OPS_FILL_NORMAL = 0, OPS_FILL_NAN = 1, OPS_FILL_ZERO = 2, OPS_FILL_NEAR_ONE = 3, OPS_FILL_INT8 = 4 };
-// INT8: integers / 64, every third or so of the largest size, so that rounding a block of 32 to int8
-// by its largest magnitude changes nothing.
+enum {
+    OPS_FILL_NORMAL = 0,
+    OPS_FILL_NAN = 1,
+    OPS_FILL_ZERO = 2,
+    OPS_FILL_NEAR_ONE = 3,
+    OPS_FILL_INT8 = 4,
+};
+// INT8: integers / 64, every other one of the largest size, so that rounding 32 of them to int8
+// by the largest magnitude changes nothing.
 
 // A tensor with memory of its own; pitch = elements from row to row (0 = dense). Rows from
 // `live` on are NaN. dtype I32: filled with -77.
@@ -276,10 +282,10 @@ void ops_adopt(ops_fixture *f, const ops_tensor *t);
 // ---- compare.c ---------------------------------------------------------------------------------
 
 enum {
-    OPS_EXACT = 0, // bit for bit
-    OPS_ONE = 1,   // one op: one rounding of a sum in f32 or better
-    OPS_FUSED = 2, // several ops, what lies between may be rounded or not
-    OPS_INT8 = 3,  // x may be rounded to int8, with a scale a block of 32
+    OPS_EXACT = 0,      // bit for bit
+    OPS_ONE = 1,        // one op: one rounding of a sum in f32 or better
+    OPS_FUSED = 2,      // several ops, what lies between may be rounded or not
+    OPS_INT8 = 3,       // x may be rounded to int8, with a scale a block of 32
     OPS_INT8_FUSED = 4, // a product of two of those
 };
 

@@ -97,8 +97,8 @@ static void cut_gemm(ops_fixture *f) {
                   MOST_ROWS, OPS_FILL_NORMAL);
     bias = ops_make1(f, "bias", PGD_F32, n, OPS_FILL_NORMAL);
     ops_say(f, " %s of %lld x %lld %s, x %s, y %s", ops_name(c.op), (long long)n, (long long)k,
-            scheme != 0 ? pgd_scheme_name(scheme) : pgd_dtype_name(w_dtype),
-            pgd_dtype_name(dtype), pgd_dtype_name(y.side[0].dtype));
+            scheme != 0 ? pgd_scheme_name(scheme) : pgd_dtype_name(w_dtype), pgd_dtype_name(dtype),
+            pgd_dtype_name(y.side[0].dtype));
     ops_may_write(f, &y);
     a.x = x.side[OPS_DEV];
     a.y = y.side[OPS_DEV];

@@ -1,5 +1,5 @@
 // Weights in blocks of integers: embed, gemm, gemm_add and gate_up over every scheme and over parts
-// of different ones. A device may round x to int8, so x is either of numbers that int8 holds exactly
+// of different ones. A device may round x to int8, so x is of numbers that int8 holds exactly
 // (then sums are as close as any), or normal (then what rounding costs is bounded).
 #include "ops.h"
 
@@ -10,8 +10,8 @@ typedef struct quant_case {
 } quant_case;
 
 static quant_case draw_case(ops_fixture *f) {
-    quant_case c = {.scheme = ops_between(&f->rng, 0, 3) == 0 ? PGD_SCHEME_PARTS
-                                                               : ops_scheme(&f->rng)};
+    quant_case c = {.scheme =
+                        ops_between(&f->rng, 0, 3) == 0 ? PGD_SCHEME_PARTS : ops_scheme(&f->rng)};
     const int64_t unit = pgd_scheme_elements(c.scheme);
     if (c.scheme == PGD_SCHEME_PLAIN) {
         c.scheme = PGD_SCHEME_Q8_0;
@@ -37,8 +37,7 @@ static void run_embed(ops_fixture *f) {
     ops_batch(f, &spec);
     ops_quantized(f, uses, c.scheme, 1001, c.k, c.n_parts, spec.cap_tokens);
     out = ops_make2(f, "out", PGD_F32, f->batch[0].cap_tokens, c.k, f->n_rows, OPS_FILL_NAN);
-    ops_say(f, " %d rows of %lld of %s", (int)f->n_rows, (long long)c.k,
-            pgd_scheme_name(c.scheme));
+    ops_say(f, " %d rows of %lld of %s", (int)f->n_rows, (long long)c.k, pgd_scheme_name(c.scheme));
     ops_may_write(f, &out);
     for (int side = 0; side < 2; side++) {
         a[side] = (pgd_embed_args){.size = sizeof(a[side]),
@@ -111,8 +110,7 @@ static void run_gate_up(ops_fixture *f) {
     const int32_t both = (int32_t)ops_between(&f->rng, 0, 1);
     pgd_gate_up_args a[2];
     ops_tensor x, norm_w, normed, tmp, out;
-    ops_quantized(f, PGD_USE_GATE_UP | (both ? PGD_USE_GEMM : 0), q.scheme, 2 * q.n, q.k, 2,
-                  c.cap);
+    ops_quantized(f, PGD_USE_GATE_UP | (both ? PGD_USE_GEMM : 0), q.scheme, 2 * q.n, q.k, 2, c.cap);
     x = ops_make2(f, "x", PGD_F32, c.cap, q.k, c.live, OPS_FILL_NORMAL);
     norm_w = ops_make1(f, "norm_w", PGD_F32, q.k, OPS_FILL_NEAR_ONE);
     normed = ops_make2(f, "normed", PGD_F32, c.cap, q.k, c.live, OPS_FILL_NAN);
