@@ -24,6 +24,7 @@
 #include "serve/gate.h"
 
 #define READ_AHEAD_BYTES 65536
+#define END_LOOK_US      2000
 #define WRITE_STALL_S    60
 #define ABOVE_OURS       65536 // libevent's own limits lie above ours, which have a sentence
 
@@ -62,8 +63,11 @@ struct pgd_serve_exchange {
     const char *path;
     char id[132];
     uint64_t start_ns;
+    struct event *end_timer; // of an answer that has ended and is not written yet
+    int32_t quiet_looks;     // of the timer that found nothing to be written
     int32_t kept;
     int32_t started;
+    int32_t reserved0;
 };
 
 // ---- loop --------------------------------------------------------------------------------------
@@ -325,6 +329,9 @@ static void unlink_exchange(pgd_serve_exchange *x) {
         x->next->prev = x->prev;
     }
     x->loop->exchanges--;
+    if (x->end_timer != NULL) {
+        event_free(x->end_timer);
+    }
     if (x->gate != NULL && x->connection != NULL) {
         pgd_serve_gate_idle(x->gate);
     }
@@ -505,10 +512,38 @@ void pgd_serve_exchange_send(pgd_serve_exchange *x, pgd_str bytes) {
     evbuffer_free(piece);
 }
 
-void pgd_serve_exchange_end(pgd_serve_exchange *x) {
+static void end_now(pgd_serve_exchange *x) {
     unwatch(x);
     evhttp_send_reply_end(x->request);
     unlink_exchange(x);
+}
+
+static void try_end(evutil_socket_t fd, short what, void *arg) {
+    pgd_serve_exchange *x = arg;
+    const struct timeval soon = {.tv_usec = END_LOOK_US};
+    (void)fd;
+    (void)what;
+    x->quiet_looks = pgd_serve_exchange_pending(x) == 0 ? x->quiet_looks + 1 : 0;
+    if (x->quiet_looks > 1) {
+        end_now(x);
+    } else {
+        event_add(x->end_timer, &soon);
+    }
+}
+
+// Under TLS libevent tells evhttp late that all was written. Told behind the end of an answer about
+// bytes before it, evhttp would take the connection for idle and never write the rest; so the end
+// waits until nothing is left to be written, and a turn of the loop longer.
+void pgd_serve_exchange_end(pgd_serve_exchange *x) {
+    x->on_gone = NULL;
+    if (x->loop->tls != NULL) {
+        x->end_timer = evtimer_new(x->loop->base, try_end, x);
+    }
+    if (x->end_timer != NULL) {
+        try_end(-1, 0, x);
+    } else {
+        end_now(x);
+    }
 }
 
 void pgd_serve_exchange_cut(pgd_serve_exchange *x) {

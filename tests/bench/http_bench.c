@@ -104,8 +104,8 @@ static void on_request(struct evhttp_request *request, void *arg) {
 static int serve(char **argv) {
     answer = read_file(argv[2], &answer_len);
     event = read_file(argv[3], &event_len);
-    n_events = atoi(argv[4]);
-    step = (struct timeval){.tv_usec = atoi(argv[5])};
+    n_events = (int)strtol(argv[4], NULL, 10);
+    step = (struct timeval){.tv_usec = (int)strtol(argv[5], NULL, 10)};
     struct evhttp *http = evhttp_new(base);
     struct evhttp_bound_socket *bound = evhttp_bind_socket_with_handle(http, "127.0.0.1", 0);
     struct sockaddr_in address;
@@ -202,9 +202,10 @@ static int compare(const void *a, const void *b) {
 }
 
 static int load(char **argv) {
-    const int n = atoi(argv[3]);
-    const struct timeval seconds = {.tv_sec = atoi(argv[4])};
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2]))};
+    const int n = (int)strtol(argv[3], NULL, 10);
+    const struct timeval seconds = {.tv_sec = (int)strtol(argv[4], NULL, 10)};
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    to.sin_port = htons((uint16_t)strtol(argv[2], NULL, 10));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     request = read_file(argv[5], &request_len);
     gaps = malloc(GAPS * sizeof(*gaps));

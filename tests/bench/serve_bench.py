@@ -4,7 +4,7 @@
     tests/bench/serve_bench.py BUILD [SECONDS]
 
 Prints a table: whole answers a second, events of streams a second, gaps at 80 % load on a device of
-5 ms a step, memory of a connection, time to the first token of a prompt that is cached. Both servers
+5 ms a step, memory of a connection, time to the first token of a cached prompt. Both servers
 run in turns (A B A B A B); medians are shown. Needs a C compiler and libevent's headers.
 """
 import http.client
@@ -51,8 +51,8 @@ class Pagoda:
 
 def request_of(body):
     data = json.dumps(body).encode()
-    return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n" % len(data)) + data
+    return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data)) + data
 
 
 def main():
