@@ -79,8 +79,18 @@ static void test_join(void **state) {
     struct {
         pgd_weight_part part;
         uint64_t more;
-    } parts[2] = {{.part = {2, 3, 1, 1, 0, 2, {.ptr = one, .bytes = sizeof(one)}, {0}, {0}, {0}}},
-                  {.part = {2, 4, 0, 2, 1, 2, {.ptr = two, .bytes = sizeof(two)}, {0}, {0}, {0}}}};
+    } parts[2] = {{.part = {.rows = 2,
+                            .cols = 3,
+                            .row_start = 1,
+                            .row_count = 1,
+                            .col_count = 2,
+                            .data = {.ptr = one, .bytes = sizeof(one)}}},
+                  {.part = {.rows = 2,
+                            .cols = 4,
+                            .row_count = 2,
+                            .col_start = 1,
+                            .col_count = 2,
+                            .data = {.ptr = two, .bytes = sizeof(two)}}}};
     pgd_weight_desc desc = {.size = sizeof(desc),
                             .dtype = PGD_F32,
                             .n_parts = 2,

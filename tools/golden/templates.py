@@ -3,9 +3,9 @@
 
 cases.jsonl holds small templates, most about one construct; families.jsonl renders the templates
 of tests/golden/templates/families, each in the style of a family of models, over many chats;
-nano.jsonl, made only where the template of the model nano exists, renders that file. Rendering is done by the environment that
-transformers compiles its chat templates with (Jinja2 sandbox, trim_blocks, lstrip_blocks, own
-tojson). README.md describes the format.
+nano.jsonl, made only where the template of the model nano exists, renders that file. Rendering is
+done by the environment that transformers compiles its chat templates with (Jinja2 sandbox,
+trim_blocks, lstrip_blocks, own tojson). README.md describes the format.
 """
 
 import argparse
