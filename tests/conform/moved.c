@@ -69,6 +69,18 @@ static pgd_status moved_prepare(const pgd_device *d, pgd_queue *q, const pgd_wei
 }
 
 static pgd_status moved_bind(const pgd_device *d, const pgd_kv_desc *desc, const pgd_kv_plan *plan,
+                             const pgd_range *mem, int32_t n_blocks, pgd_kv **out);
+
+// Planning decides whose caches there are, the plugin's or the host's, and so what the merged table
+// holds from then on.
+static pgd_status moved_kv_plan(const pgd_device *d, const pgd_kv_desc *desc, pgd_kv_plan *out) {
+    moved.kv = moved.dev->merged.kv;
+    moved.kv.plan = moved_kv_plan;
+    moved.kv.bind = moved_bind;
+    return moved.dev->merged.kv.plan(d, desc, out);
+}
+
+static pgd_status moved_bind(const pgd_device *d, const pgd_kv_desc *desc, const pgd_kv_plan *plan,
                              const pgd_range *mem, int32_t n_blocks, pgd_kv **out) {
     const pgd_range to = away(mem->bytes, PGD_USE_KV);
     return moved.dev->merged.kv.bind(d, desc, plan, &to, n_blocks, out);
@@ -89,6 +101,7 @@ static void move_device(void *arg, pgd_dev *dev) {
     moved.weight.plan = moved_weight_plan;
     moved.weight.prepare = moved_prepare;
     moved.kv = dev->merged.kv;
+    moved.kv.plan = moved_kv_plan;
     moved.kv.bind = moved_bind;
     dev->device.weight = &moved.weight;
     if (!moved.adopts) {

@@ -45,7 +45,7 @@ typedef struct double_settings {
     int64_t lose;     // the device is lost after n launches, 0 = never
     int64_t hang;     // 1: init does not return
     int64_t f64;      // 0: no double precision (Level Zero only), 1
-    int64_t no_wait;  // calls that do nothing: 1 event wait of the host, 2 of a stream
+    int64_t no_wait;  // calls that do nothing: 1 what a host waits by, 2 event wait of a stream
 } double_settings;
 
 const double_settings *double_settings_get(void);

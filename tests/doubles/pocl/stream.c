@@ -362,7 +362,7 @@ int double_event_record(double_event *e, double_stream *s) {
 
 int double_event_query(double_event *e) {
     pthread_mutex_lock(&events_lock);
-    const int is_reached = e->reached >= e->asked;
+    const int is_reached = e->reached >= e->asked || (double_settings_get()->no_wait & 1) != 0;
     pthread_mutex_unlock(&events_lock);
     const int error = atomic_load(&sticky);
     return error != DOUBLE_OK ? error : is_reached ? DOUBLE_OK : DOUBLE_NOT_READY;
