@@ -162,9 +162,10 @@ static int32_t image_dtype(const ops_fixture *f) {
     return f->kv_desc.k_dtype == PGD_I8 ? PGD_F32 : f->kv_desc.k_dtype;
 }
 
-static uint64_t cache_bytes(const ops_fixture *f) {
-    const uint64_t bytes = pgd_ref_kv_block_bytes(&f->kv_desc) * (uint64_t)f->n_blocks;
-    return f->kv_desc.k_dtype == PGD_I8 ? bytes * sizeof(float) : bytes;
+static uint64_t image_bytes(const ops_fixture *f) {
+    const pgd_kv_desc *d = &f->kv_desc;
+    return (uint64_t)d->layers * 2 * (uint64_t)f->n_blocks * (uint64_t)d->block_tokens *
+           (uint64_t)d->heads * (uint64_t)d->k_dim * pgd_dtype_bytes(image_dtype(f));
 }
 
 int64_t ops_cache_slot(const ops_fixture *f, int32_t slot, int32_t j) {
@@ -240,7 +241,7 @@ void ops_cache(ops_fixture *f, int32_t dtype, int32_t layers, int32_t heads, int
                                .block_tokens = f->block_tokens,
                                .window = window};
     f->ref_kv = (pgd_ref_kv){.desc = f->kv_desc, .n_blocks = f->n_blocks};
-    f->ref_kv.mem = calloc(1, cache_bytes(f));
+    f->ref_kv.mem = calloc((size_t)f->n_blocks, pgd_ref_kv_block_bytes(&f->kv_desc));
     if (f->ref_kv.mem == NULL || b->mirror == NULL) {
         f->broken = 1;
         return;
@@ -248,8 +249,8 @@ void ops_cache(ops_fixture *f, int32_t dtype, int32_t layers, int32_t heads, int
     f->kv[OPS_HOST] = (pgd_kv *)&f->ref_kv;
     f->kv_loaded = loaded;
     if (loaded) {
-        n = cache_bytes(f) / pgd_dtype_bytes(image_dtype(f));
-        for (i = 0; i < n && dtype != PGD_I8; i++) {
+        n = dtype == PGD_I8 ? 0 : image_bytes(f) / pgd_dtype_bytes(dtype);
+        for (i = 0; i < n; i++) {
             pgd_ref_store(dtype, f->ref_kv.mem, (int64_t)i, NAN);
         }
         fill_sequences(f);
@@ -299,7 +300,7 @@ static void image_of(ops_fixture *f, unsigned char *image, int32_t to_image) {
 
 // All blocks through read_blocks or write_blocks of the device.
 static pgd_status move_blocks(ops_fixture *f, unsigned char *image, int32_t write) {
-    const uint64_t bytes = cache_bytes(f);
+    const uint64_t bytes = image_bytes(f);
     int32_t ids[4096], i;
     pgd_kv_image desc = {.size = sizeof(desc),
                          .format = PGD_KV_CANONICAL,
@@ -336,7 +337,7 @@ static void move_cache(ops_fixture *f, int32_t what) {
     if (f->broken) {
         return;
     }
-    image = calloc(1, cache_bytes(f));
+    image = calloc(1, image_bytes(f));
     if (image == NULL) {
         f->broken = 1;
         return;
@@ -374,14 +375,14 @@ void ops_compare_cache(ops_fixture *f, int32_t tolerance, int32_t narrowest) {
     if (f->broken) {
         return;
     }
-    want = malloc(cache_bytes(f));
-    got = calloc(1, cache_bytes(f));
+    want = malloc(image_bytes(f));
+    got = calloc(1, image_bytes(f));
     if (want != NULL && got != NULL) {
         image_of(f, want, 1);
         if (move_blocks(f, got, 0) != PGD_OK) {
             ops_fail(f, "read_blocks: %s", pgd_fail_last());
         } else {
-            ops_compare_values(f, "cache", image_dtype(f), want, got, (int64_t)(cache_bytes(f) / e),
+            ops_compare_values(f, "cache", image_dtype(f), want, got, (int64_t)(image_bytes(f) / e),
                                width, tolerance, narrowest);
         }
     }

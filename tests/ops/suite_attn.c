@@ -17,7 +17,9 @@ static heads draw_heads(ops_fixture *f) {
 
 static void run_kv_write(ops_fixture *f) {
     const ops_batch_spec spec = ops_draw_batch(&f->rng, 150, 100);
-    const int32_t dtype = ops_act(f), cache = ops_cached(f);
+    const int32_t drawn = ops_act(f), cache = ops_cached(f);
+    // the host's fallback has no images of int8 caches, and kernels may take f32 alone
+    const int32_t dtype = cache == PGD_I8 ? PGD_F32 : drawn;
     const int32_t layers = (int32_t)ops_between(&f->rng, 1, 3);
     const heads h = draw_heads(f);
     ops_tensor qkv, k, v;
