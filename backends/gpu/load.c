@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,11 @@ static const char *lent_option(const pgd_host *h, const char *key) {
 static void *open_library(void *arg) {
     loading *l = arg;
     void *library = NULL;
+    stack_t before;
+    // A driver may give this thread a stack for signals (LLVM does); the thread ends as it began.
+    (void)sigaltstack(NULL, &before);
     const pgd_status code = l->driver->load(&l->host, &library);
+    (void)sigaltstack(&before, NULL);
     pthread_mutex_lock(&l->lock);
     l->library = library;
     l->code = code;

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +120,11 @@ typedef struct starter {
 
 static void *start_driver(void *arg) {
     starter *s = arg;
+    stack_t before;
+    // A driver may give this thread a stack for signals; the thread ends as it began.
+    (void)sigaltstack(NULL, &before);
     const int error = s->init(0);
+    (void)sigaltstack(&before, NULL);
     pthread_mutex_lock(&s->lock);
     s->error = error;
     s->is_done = 1;

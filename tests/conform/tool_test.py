@@ -103,7 +103,9 @@ def test_matrix(folder):
     for key, value, words in (("tokens", "0" * 16, "OTHER TOKENS"), ("nmse", 0.0, None),
                               ("tokens_per_s", [1e9, 1e9, 1e9], "SLOWER"),
                               ("tokens_per_s", [1.0, 1.0, 1.0], None)):
-        changed = [dict(c, **{key: value}) if c["device"] == "good:0" else c for c in told]
+        # slow then, unless that is the case: the machine may be busy now
+        then = {"tokens_per_s": [1.0, 1.0, 1.0], key: value}
+        changed = [{**c, **then} if c["device"] == "good:0" else c for c in told]
         saved.write_text(json.dumps({"schema": 1, "matrix": changed}))
         done = run("--matrix", path, "--against", saved, "--loops", "20")
         check(done.returncode == (1 if words else 0) and (words or "as before") in done.stdout,
