@@ -2,7 +2,7 @@
 // who only asks which devices there are must not: a thread of its own opens the library, and it is
 // given LOAD_SECONDS (option start_seconds). A library that gave no answer is not asked again in
 // this process; the thread stays behind, and the host it was lent is taken away from it.
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 // sigaltstack
 
 #include <errno.h>
 #include <limits.h>

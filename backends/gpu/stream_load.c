@@ -1,5 +1,5 @@
 // The vendor's library, what its devices are, and the kernels for one.
-#define _POSIX_C_SOURCE 200809L // clock_gettime
+#define _XOPEN_SOURCE 700 // clock_gettime, sigaltstack
 
 #include <dlfcn.h>
 #include <pthread.h>
