@@ -20,6 +20,7 @@ enum { LOAD_SECONDS = 30 };
 typedef struct loading {
     pgd_host host; // lent to the driver; its functions are below
     const gpu_driver *driver;
+    pthread_t thread;
     pthread_mutex_t lock; // guards what follows
     pthread_cond_t ended;
     const pgd_host *caller; // NULL: it waits no longer
@@ -105,7 +106,6 @@ static void *open_library(void *arg) {
 static loading *start(const pgd_host *host, const gpu_driver *driver) {
     loading *l = calloc(1, sizeof(*l));
     pthread_condattr_t attr;
-    pthread_t thread;
     if (l == NULL) {
         return NULL;
     }
@@ -124,11 +124,10 @@ static loading *start(const pgd_host *host, const gpu_driver *driver) {
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&l->ended, &attr);
     pthread_condattr_destroy(&attr);
-    if (pthread_create(&thread, NULL, open_library, l) != 0) {
+    if (pthread_create(&l->thread, NULL, open_library, l) != 0) {
         free(l);
         return NULL;
     }
-    pthread_detach(thread);
     return l;
 }
 
@@ -162,11 +161,13 @@ pgd_status gpu_load(const pgd_host *host, const gpu_driver *driver, void **out_l
     }
     if (l == NULL || !wait_for(l, seconds)) {
         if (l != NULL) {
+            (void)pthread_detach(l->thread);
             atomic_store(&given_up, l);
         }
         snprintf(out_text, bytes, "%s: the driver gave no answer in %ld s", driver->kind, seconds);
         return PGD_UNAVAILABLE;
     }
+    (void)pthread_join(l->thread, NULL);
     const pgd_status code = l->code;
     *out_library = l->library;
     snprintf(out_text, bytes, "%s", l->text);

@@ -63,7 +63,9 @@ def test_files(folder):
 def test_failure(folder):
     path = folder / "broken.xml"
     done = run(BROKEN, "--level", "0", "--junit", path)
-    check(done.returncode == 1 and "static constructor" in done.stdout, "a broken plugin", done)
+    # a sanitizer adds constructors of its own, so that the loader refuses this plugin by itself
+    words = "INCOMPATIBLE" if "built with a sanitizer" in done.stdout else "static constructor"
+    check(done.returncode == 1 and words in done.stdout, "a broken plugin", done)
     suite = xml.etree.ElementTree.parse(path).getroot()
     check(int(suite.get("failures")) >= 1, "failures in JUnit", done)
     check("no level reached" in done.stdout, "a level in spite of failures", done)
