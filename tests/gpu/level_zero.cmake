@@ -71,3 +71,8 @@ if(CMOCKA_FOUND)
             ENVIRONMENT "${ocl_failing};PAGODA_DOUBLE=lose=400")
     endif()
 endif()
+
+# A driver that hangs is still inside of the loader when the program ends and takes it down.
+if(PAGODA_SANITIZE STREQUAL "thread")
+    set_tests_properties(failures.ze PROPERTIES DISABLED ON)
+endif()
