@@ -43,7 +43,8 @@ static inline int same_words(const void *found, const void *want, size_t bytes) 
 struct CMUnitTest {
     void (*run)(void **state);
 };
-#define cmocka_unit_test(fn)                         {fn}
+#define cmocka_unit_test(fn) \
+    { fn }
 #define cmocka_run_group_tests_name(name, tests, a, b) ((tests)[0].run(NULL), 0)
 
 #endif
