@@ -129,4 +129,4 @@ static pgd_status load(const pgd_host *host, void **out_library) {
     return gpu_stream_load(host, &vendor, out_library);
 }
 
-const gpu_driver cuda_driver = {.kind = "cuda", .load_returns = 1, .load = load, GPU_STREAM_DRIVER};
+const gpu_driver cuda_driver = {.kind = "cuda", .load = load, GPU_STREAM_DRIVER};

@@ -60,8 +60,7 @@ typedef struct gpu_device_facts {
 } gpu_device_facts;
 
 typedef struct gpu_driver {
-    const char *kind;     // "ocl": the first part of device names
-    int32_t load_returns; // 1: load comes back by itself when the library does not answer
+    const char *kind; // "ocl": the first part of device names
 
     // ---- library and devices [setup]
     // Opens the vendor's library. UNAVAILABLE with a sentence when it or its driver is not there.
@@ -79,7 +78,7 @@ typedef struct gpu_driver {
     pgd_status (*status)(const pgd_host *host, void *device);
 
     // ---- memory [setup]
-    // Zeroed. OUT_OF_MEMORY changes nothing.
+    // Zeroed; bytes is a multiple of 4, never 0. OUT_OF_MEMORY changes nothing.
     pgd_status (*create)(const pgd_host *host, void *device, uint64_t bytes, int32_t place,
                          void **out_memory);
     void (*destroy)(const pgd_host *host, void *device, void *memory);

@@ -5,7 +5,6 @@
 #define _XOPEN_SOURCE 700 // sigaltstack
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -152,7 +151,7 @@ pgd_status gpu_load(const pgd_host *host, const gpu_driver *driver, void **out_l
     const char *option = host->option == NULL ? NULL : host->option(host, "start_seconds");
     long seconds = option == NULL ? 0 : strtol(option, NULL, 10);
     loading *l = atomic_load(&given_up) != NULL ? NULL : start(host, driver);
-    seconds = driver->load_returns ? INT_MAX : seconds > 0 ? seconds : LOAD_SECONDS;
+    seconds = seconds > 0 ? seconds : LOAD_SECONDS;
     *out_library = NULL;
     out_text[0] = '\0';
     if (l == NULL && atomic_load(&given_up) == NULL) {

@@ -13,13 +13,18 @@ static pgd_status create(const pgd_device *d, const pgd_buffer_desc *desc, pgd_b
                         "a buffer aligned to %llu bytes; allowed are powers of two up to 4096",
                         (unsigned long long)a->align);
     }
+    if (a->bytes > UINT64_MAX - 3) {
+        return GPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for a buffer of %llu bytes",
+                        (unsigned long long)a->bytes);
+    }
     b = d->host->alloc(d->host, sizeof(*b), 0);
     if (b == NULL) {
         return GPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for a buffer");
     }
     b->bytes = a->bytes;
-    pgd_status code = self->driver->create(d->host, self->device, a->bytes == 0 ? 4 : a->bytes,
-                                           a->place, &b->memory);
+    // whole words, and never none: what fills is cut in words, and drivers refuse nothing
+    const uint64_t whole = a->bytes == 0 ? 4 : (a->bytes + 3) / 4 * 4;
+    pgd_status code = self->driver->create(d->host, self->device, whole, a->place, &b->memory);
     if (code != PGD_OK) {
         d->host->free(d->host, b);
         return code;

@@ -158,7 +158,7 @@ pgd_status gpu_stream_create(const pgd_host *host, void *device, uint64_t bytes,
         return GPU_STREAM_FAIL(host, d->library->vendor, PGD_OUT_OF_MEMORY, "%s",
                                "no memory for a buffer");
     }
-    pgd_status code = take(host, d, (bytes + 3) / 4 * 4, place, m);
+    pgd_status code = take(host, d, bytes, place, m);
     if (code != PGD_OK) {
         host->free(host, m);
         return code;

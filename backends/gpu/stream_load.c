@@ -1,18 +1,12 @@
 // The vendor's library, what its devices are, and the kernels for one.
-#define _XOPEN_SOURCE 700 // clock_gettime, sigaltstack
-
 #include <dlfcn.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "stream.h"
 
-#define MOST_BYTES    (UINT64_C(256) << 20) // of a file of kernels
-#define START_SECONDS 30
+#define MOST_BYTES (UINT64_C(256) << 20) // of a file of kernels
 
 // ---- errors ------------------------------------------------------------------------------------
 
@@ -107,88 +101,10 @@ static pgd_status find_calls(const pgd_host *host, void *handle, gpu_stream_libr
     return PGD_OK;
 }
 
-// A driver that hangs does so in its first call, which is therefore made by a thread that may be
-// left behind.
-typedef struct starter {
-    pthread_mutex_t lock; // guards what follows
-    pthread_cond_t ends;
-    int (*init)(unsigned flags);
-    int error;
-    int is_done;
-    int is_left; // nobody waits: the thread frees this
-} starter;
-
-static void *start_driver(void *arg) {
-    starter *s = arg;
-    stack_t before;
-    // A driver may give this thread a stack for signals; the thread ends as it began.
-    (void)sigaltstack(NULL, &before);
-    const int error = s->init(0);
-    (void)sigaltstack(&before, NULL);
-    pthread_mutex_lock(&s->lock);
-    s->error = error;
-    s->is_done = 1;
-    const int is_left = s->is_left;
-    pthread_cond_signal(&s->ends);
-    pthread_mutex_unlock(&s->lock);
-    if (is_left) {
-        free(s);
-    }
-    return NULL;
-}
-
-static long start_seconds(const pgd_host *host) {
-    const char *text = host->option == NULL ? NULL : host->option(host, "start_seconds");
-    const long n = text == NULL ? 0 : strtol(text, NULL, 10);
-    return n > 0 ? n : START_SECONDS;
-}
-
-// 0 when the call did not come back in time.
-static int wait_for_start(starter *s, long seconds) {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += seconds;
-    pthread_mutex_lock(&s->lock);
-    while (!s->is_done && pthread_cond_timedwait(&s->ends, &s->lock, &until) == 0) {
-    }
-    s->is_left = !s->is_done;
-    const int is_done = s->is_done;
-    pthread_mutex_unlock(&s->lock);
-    return is_done;
-}
-
-// The vendor's init, and its error number. Plain malloc: the thread may outlive the host.
-static pgd_status init(const pgd_host *host, const gpu_stream_library *l, int *out_error) {
-    starter *s = calloc(1, sizeof(*s));
-    pthread_t thread;
-    const long seconds = start_seconds(host);
-    if (s == NULL) {
-        return GPU_STREAM_FAIL(host, l->vendor, PGD_OUT_OF_MEMORY, "%s", "no memory for a thread");
-    }
-    s->init = l->api.init;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->ends, NULL);
-    if (pthread_create(&thread, NULL, start_driver, s) != 0) {
-        free(s);
-        return GPU_STREAM_FAIL(host, l->vendor, PGD_OUT_OF_MEMORY, "%s", "no thread to start with");
-    }
-    if (!wait_for_start(s, seconds)) {
-        (void)pthread_detach(thread);
-        return GPU_STREAM_FAIL(host, l->vendor, PGD_UNAVAILABLE,
-                               "the %s does not answer: %s has not come back in %ld seconds",
-                               l->vendor->driver, l->vendor->names[GPU_STREAM_init], seconds);
-    }
-    (void)pthread_join(thread, NULL);
-    *out_error = s->error;
-    free(s);
-    return PGD_OK;
-}
-
 // No device is no failure: the list is empty then.
 static pgd_status start(const pgd_host *host, gpu_stream_library *l) {
     int n = 0;
-    int error = 0;
-    PGD_TRY(init(host, l, &error));
+    int error = l->api.init(0);
     if (error == GPU_STREAM_NO_DEVICE || error == GPU_STREAM_INVALID_DEVICE) {
         return PGD_OK;
     }

@@ -137,4 +137,4 @@ static pgd_status load(const pgd_host *host, void **out_library) {
     return gpu_stream_load(host, &vendor, out_library);
 }
 
-const gpu_driver hip_driver = {.kind = "hip", .load_returns = 1, .load = load, GPU_STREAM_DRIVER};
+const gpu_driver hip_driver = {.kind = "hip", .load = load, GPU_STREAM_DRIVER};

@@ -254,10 +254,9 @@ static pgd_status create(const pgd_host *host, void *device, uint64_t bytes, int
                          void **out_memory) {
     const ze_device *d = device;
     const uint32_t zero = 0;
-    const uint64_t whole = (bytes + 3) / 4 * 4;
     void *m = NULL;
     *out_memory = NULL;
-    const ze_result_t result = allocate(d, whole, place, &m);
+    const ze_result_t result = allocate(d, bytes, place, &m);
     if (result != ZE_RESULT_SUCCESS) {
         char call[64];
         snprintf(call, sizeof(call), "a memory of %llu bytes", (unsigned long long)bytes);
@@ -265,7 +264,7 @@ static pgd_status create(const pgd_host *host, void *device, uint64_t bytes, int
     }
     pgd_status code = ze_error(host, "zeroing a memory",
                                d->ze->zeCommandListAppendMemoryFill(
-                                   d->setup, m, &zero, sizeof(zero), whole, NULL, 0, NULL));
+                                   d->setup, m, &zero, sizeof(zero), bytes, NULL, 0, NULL));
     if (code != PGD_OK) {
         destroy(host, device, m);
         return code;

@@ -180,12 +180,11 @@ static pgd_status create(const pgd_host *host, void *device, uint64_t bytes, int
     const cl_mem_flags flags =
         CL_MEM_READ_WRITE | (place == PGD_PLACE_STAGING ? CL_MEM_ALLOC_HOST_PTR : 0);
     const cl_uint zero = 0;
-    const uint64_t whole = (bytes + 3) / 4 * 4;
     cl_int error = CL_SUCCESS;
     *out_memory = NULL;
-    cl_mem m = d->cl->clCreateBuffer(d->context, flags, whole, NULL, &error);
+    cl_mem m = d->cl->clCreateBuffer(d->context, flags, bytes, NULL, &error);
     PGD_TRY(ocl_error(host, "clCreateBuffer", error));
-    error = d->cl->clEnqueueFillBuffer(d->setup, m, &zero, sizeof(zero), 0, whole, 0, NULL, NULL);
+    error = d->cl->clEnqueueFillBuffer(d->setup, m, &zero, sizeof(zero), 0, bytes, 0, NULL, NULL);
     if (error == CL_SUCCESS) { // memory that is only found missing when it is used
         error = d->cl->clFinish(d->setup);
     }

@@ -73,7 +73,7 @@ lost)
 hang)
     export PAGODA_DOUBLE="hang=1"
     options="$options;start_seconds=1"
-    run "$kind: the ${driver[$kind]} does not answer: (cu|hip)Init has not come back in 1 seconds"
+    run "$kind: the driver gave no answer in 1 s"
     ;;
 chip)
     options="kernels="
