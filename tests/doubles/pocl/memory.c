@@ -28,12 +28,12 @@ static size_t total(void) {
 
 static int take(size_t bytes, int is_host, block **out) {
     const int64_t oom = double_settings_get()->oom;
-    const size_t whole = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    const size_t whole = bytes > SIZE_MAX - ALIGN ? SIZE_MAX : (bytes + ALIGN - 1) / ALIGN * ALIGN;
     int error = DOUBLE_OUT_OF_MEMORY;
     block *b = calloc(1, sizeof(*b));
     pthread_mutex_lock(&blocks_lock);
     n_allocs++;
-    if (b != NULL && n_allocs != oom && (is_host || whole <= total() - used)) {
+    if (b != NULL && n_allocs != oom && whole <= (is_host ? total() : total() - used)) {
         b->ptr = aligned_alloc(ALIGN, whole);
     }
     if (b != NULL && b->ptr != NULL) {
