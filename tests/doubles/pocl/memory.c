@@ -21,6 +21,7 @@ static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
 static block *blocks;
 static size_t used;
 static int64_t n_allocs;
+static int64_t n_launches;
 
 static size_t total(void) {
     return (size_t)double_settings_get()->memory << 20;
@@ -97,6 +98,13 @@ int double_host_alloc(void **out, size_t bytes) {
 
 int double_host_free(void *ptr) {
     return give(ptr, 1);
+}
+
+int double_launch_has_memory(void) {
+    pthread_mutex_lock(&blocks_lock);
+    const int has = ++n_launches != double_settings_get()->launch_oom;
+    pthread_mutex_unlock(&blocks_lock);
+    return has;
 }
 
 void double_memory_info(size_t *out_free, size_t *out_total) {
