@@ -40,8 +40,8 @@ ze_test(engine.long.ze engine "" ${Python3_EXECUTABLE} ${folder}/long.py
     $<TARGET_FILE:pagoda_program> ${nano} ze:0)
 ze_test(devices.chip_names.ze devices "" bash ${folder}/chip_names.sh $<TARGET_FILE:pagoda_program>
     ze:0)
-ze_test(engine.invariance.ze "engine;slow" "" $<TARGET_FILE:invariance_test> ze:0
-    ${golden}/llama-default)
+ze_test(engine.invariance.ze "engine;slow" "" $<TARGET_FILE:invariance_test>
+    --requests ${requests} ze:0 ${golden}/llama-default ${golden}/qwen3-window)
 ze_test(nano.ze "nano;slow" "" ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/nano/nano_test.py
     $<TARGET_FILE:pagoda_program> ${nano} ze:0 --once)
 
