@@ -122,6 +122,16 @@ class OneChip(WithChips):
         self.assertNotIn("alpha:0", out)
         self.assertIn("alpha:1", out)
 
+    def test_the_names_of_a_chip_are_listed(self):
+        """What is printed is what --device takes."""
+        second = next(d for d in self.devices() if d["uri"] == "alpha:1")
+        self.assertEqual(second["uuid"], f"GPU-{UUID[2]}")
+        self.assertEqual(next(d for d in self.devices() if d["uri"] == "beta:1")["uuid"], "")
+        _, out, _ = self.pagoda("devices", "--explain")
+        for name in (f"uuid:{second['uuid']}", f"pci:{second['pci']}"):
+            self.assertIn(f" {name}\n", out)
+            self.assertEqual(self.plan("--device", name)["device"], "alpha:1")
+
     def test_by_name_it_works(self):
         self.assertEqual(self.plan("--device", "alpha:0")["device"], "alpha:0")
         self.assertEqual(self.plan("--device", "gamma")["device"], "gamma:0")

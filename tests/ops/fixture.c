@@ -77,9 +77,6 @@ void ops_close(ops_fixture *f) {
     if (!f->broken && f->queue != NULL) { // handles and memories go when the queue has passed them
         ops_drain(f);
     }
-    if (f->dev != NULL && s->closing != NULL) {
-        s->closing(s->arg, f->dev);
-    }
     if (f->broken || f->wrong) {
         s->failed++;
     } else {
@@ -105,6 +102,9 @@ void ops_close(ops_fixture *f) {
         free(m->mask);
     }
     free(f->mirror);
+    if (f->dev != NULL && s->closing != NULL) {
+        s->closing(s->arg, f->dev);
+    }
     pgd_dev_close(f->dev);
 }
 

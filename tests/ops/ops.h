@@ -40,7 +40,7 @@ typedef struct ops_session {
     // of each comparison by tolerance (of the row's largest number; NMSE). NULL: not called.
     void (*failed_line)(void *arg, const char *line);
     void (*measured)(void *arg, int32_t op, int32_t dtype, double worst, double nmse, int32_t bad);
-    // Behind opening each case's device and before its handles and buffers are destroyed.
+    // Behind opening each case's device, and before closing it: handles and buffers are gone then.
     void (*opened)(void *arg, pgd_dev *dev);
     void (*closing)(void *arg, pgd_dev *dev);
     void *arg;

@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "pocl.h"
@@ -65,7 +64,6 @@ static int make_program(void) {
     cl_int error = 0;
     if (find_calls() != DOUBLE_OK || cl.clGetPlatformIDs(1, &platform, NULL) != CL_SUCCESS ||
         cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL) != CL_SUCCESS) {
-        fprintf(stderr, "the stand-in driver: there is no OpenCL device\n");
         return DOUBLE_NO_DEVICE;
     }
     context = cl.clCreateContext(NULL, 1, &device, NULL, NULL, &error);
