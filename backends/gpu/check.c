@@ -268,8 +268,6 @@ static bool check_draw(gpu_check *c, const pgd_tensor *logits, const pgd_sample_
 CHECK(embed) {
     (void)kv;
     return gpu_check_weight(c, w) &&
-           (w->scheme != PGD_SCHEME_PARTS ||
-            gpu_refuse(c, PGD_UNSUPPORTED, "a table joined of several schemes")) &&
            want(c, "out", &a->out, FLOATS, 2, w->k, ANY);
 }
 

@@ -349,25 +349,48 @@ static pgd_status prepare(const pgd_device *d, pgd_queue *q, const pgd_weight_de
     return code;
 }
 
+static pgd_status unpack_into(const pgd_device *d, pgd_queue *q, const pgd_weight *w, int64_t row,
+                              const pgd_range *out) {
+    const gpu_matrix *m = gpu_weight_matrix(w, row);
+    const k_pack_params p = {.w = m->w,
+                             .rows = {.at = (int64_t)out->offset, .dtype = K_F32},
+                             .first = (int32_t)(row - m->first),
+                             .n = 1};
+    gpu_launch l = {.kernel = PGD_PORTABLE_unpack, .groups = {gpu_ceil(m->w.k, K_SPAN), 1, 1}};
+    PGD_TRY(gpu_range(d, "an unpacked row", out->buffer, out->offset, out->bytes));
+    l.memories[1] = w->buffer->memory;
+    l.memories[2] = out->buffer->memory;
+    return launch(d, q, &l, &p, sizeof(p));
+}
+
+// A row for host memory goes through a buffer that lives for this call.
+static pgd_status unpack_staged(const pgd_device *d, pgd_queue *q, const pgd_weight *w, int64_t row,
+                                uint64_t to, uint64_t bytes) {
+    const pgd_buffer_desc desc = {.size = sizeof(desc), .bytes = bytes};
+    pgd_range line = {.bytes = bytes};
+    PGD_TRY(gpu_memory_table.create(d, &desc, &line.buffer));
+    const pgd_copy c = {.dst_offset = to, .src = line.buffer, .bytes = bytes};
+    pgd_status code = unpack_into(d, q, w, row, &line);
+    code = code == PGD_OK ? gpu_copy_now(d, q, &c, 1) : code;
+    const pgd_status drained = gpu_drain(d, q);
+    gpu_memory_table.destroy(d, line.buffer);
+    return code == PGD_OK ? drained : code;
+}
+
 static pgd_status unpack(const pgd_device *d, pgd_queue *q, pgd_weight *w, int64_t row,
                          const pgd_tensor *out) {
     const uint64_t bytes = (uint64_t)w->desc.k * sizeof(float);
+    const pgd_range range = {out->buffer, out->offset, bytes};
     PGD_TRY(gpu_not_recording(d, q, "unpack"));
     if (row < 0 || row >= w->desc.n || out->rank != 1 || out->shape[0] != w->desc.k ||
         out->dtype != PGD_F32 || out->offset % sizeof(float) != 0) {
         return GPU_FAIL(d, PGD_INVALID, "row %lld of %lld into a tensor of rank %u", (long long)row,
                         (long long)w->desc.n, (unsigned)out->rank);
     }
-    PGD_TRY(gpu_range(d, "an unpacked row", out->buffer, out->offset, bytes));
-    const gpu_matrix *m = gpu_weight_matrix(w, row);
-    const k_pack_params p = {.w = m->w,
-                             .rows = {.at = (int64_t)out->offset, .dtype = K_F32},
-                             .first = (int32_t)(row - m->first),
-                             .n = 1};
-    gpu_launch l = {.kernel = PGD_PORTABLE_unpack, .groups = {gpu_ceil(w->desc.k, K_SPAN), 1, 1}};
-    l.memories[1] = w->buffer->memory;
-    l.memories[2] = out->buffer->memory;
-    return launch(d, q, &l, &p, sizeof(p));
+    if (out->buffer != NULL || bytes == 0) {
+        return bytes == 0 ? PGD_OK : unpack_into(d, q, w, row, &range);
+    }
+    return unpack_staged(d, q, w, row, out->offset, bytes);
 }
 
 const pgd_weight_table gpu_weight_table = {

@@ -102,7 +102,7 @@ typedef struct k_embed_params {
     k_i32 n_slots;
     k_i32 row_start;
     float scale;
-    k_i32 zero;
+    k_i32 keeps; // 1: a row that is not in w is left as it is, not zeros
 } k_embed_params;
 
 typedef struct k_gather_params {
