@@ -126,8 +126,22 @@ K_FN float kc_fresh(const float *p) {
     return __ldcg(p);
 }
 
+K_FN float kc_of_f16(k_u32 bits) {
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((k_u16)bits));
+    return v;
+}
+
 #else
 #include "cuda/emulated.h"
 #endif
+
+// The halves of a word as numbers.
+K_FN float kc_low_of(k_u32 word, k_i32 is_bf16) {
+    return is_bf16 ? k_f32_of(word << 16) : kc_of_f16(word & 0xffffu);
+}
+K_FN float kc_high_of(k_u32 word, k_i32 is_bf16) {
+    return is_bf16 ? k_f32_of(word & 0xffff0000u) : kc_of_f16(word >> 16);
+}
 
 #endif

@@ -220,6 +220,11 @@ static inline k_u32 kc_pair_f16(float low, float high) {
     return (k_u32)code[0] | (k_u32)code[1] << 16;
 }
 
+static inline float kc_of_f16(k_u32 bits) {
+    const k_u16 code = (k_u16)bits;
+    return k_f16_load(&code, 0);
+}
+
 static inline k_u32 kc_count(k_u32 *counter) {
     return (*counter)++;
 }
