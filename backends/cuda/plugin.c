@@ -6,6 +6,7 @@ static const pgd_option options[] = {
      .type = "str",
      .value = "",
      .help = "file of compiled kernels that is used in place of those built in"},
+    {.key = "tuned", .type = "bool", .value = "on", .help = "off: the portable kernels alone"},
     {.key = "start_seconds",
      .type = "int",
      .value = "30",
