@@ -11,7 +11,7 @@
 //   gemm_large_*_tR   batch, w, x, y, bias, aux                       ceil(panels / 16), ceil(rows / R)
 //   gemm_small_*_rR   batch, w, x, y, bias, aux, parts, counters      ceil(panels / 32), n_slices,
 //                                                                     ceil(rows / R)
-//   gemm_merge        batch, -, -, y, bias, aux, parts                ceil(panels / 4), rows
+//   gemm_merge        batch, -, -, y, bias, aux, parts                ceil(panels / 32), rows
 //   attn_prefill_*    batch, q, cache, out, sinks, -, lse             ceil(rows / (64 / share)), heads of cache
 //   attn_decode_*     batch, q, cache, out, sinks, counters, lse, parts
 //                                        ceil(max keys / 256), heads of cache * ceil(share / 16), rows

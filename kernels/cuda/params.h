@@ -5,13 +5,12 @@
 
 #include "portable/params.h"
 
-#define KC_STEP       64  // k of a stage of gemm_large; x is padded to it with zeros
-#define KC_LARGE      128 // columns of a group of gemm_large, packed: panels * 8
-#define KC_SMALL      256 // of gemm_small: 64 for each of 4 warps
-#define KC_ROWS_MERGE 32  // columns of a group of gemm_merge, one row
-#define KC_CHUNK      256 // keys of a group of attn_decode: a tile of 64 for each of 4 warps
-#define KC_HEADS      16  // most query heads a group of attn_decode takes
-#define KC_PREFILL    64  // rows (token, head) of a group of attn_prefill
+#define KC_STEP    64  // k of a stage of gemm_large; x is padded to it with zeros
+#define KC_LARGE   128 // columns of a group of gemm_large, packed: panels * 8
+#define KC_SMALL   256 // of gemm_small: 64 for each of 4 warps
+#define KC_CHUNK   256 // keys of a group of attn_decode: a tile of 64 for each of 4 warps
+#define KC_HEADS   16  // most query heads a group of attn_decode takes
+#define KC_PREFILL 64  // rows (token, head) of a group of attn_prefill
 
 // Dynamic shared memory: three stages of gemm_large, [16 panels][KC_STEP][8] of the weight and
 // [2][R rows][32] (each half 64 bytes apart more) of x; two stages of attn_prefill, K in units of 8
@@ -41,7 +40,7 @@ typedef struct kc_pack_x_params {
 
 typedef struct kc_gemm_params {
     k_gemm_params g;   // x: what pack_x wrote (at, s0)
-    k_i64 parts_at;    // [n_slices][rows.n][panels * 8] f32, gemm_small with n_slices > 1
+    k_i64 parts_at;    // [n_slices][rows.n][panels * 8] f32, of gemm_small and gemm_merge
     k_i64 counters_at; // [groups 0 * groups 2] u32 of gemm_small when it merges
     k_i32 slice;       // k of a slice, kc_gemm_slice
     k_i32 n_slices;    // ceil(k / slice)
