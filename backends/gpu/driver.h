@@ -23,10 +23,10 @@ enum {
     GPU_POINTS = 64, // time points of a queue that are told apart at once
 };
 
-// A launch: one of the portable kernels over groups[0] x groups[1] x groups[2] groups of its own
+// A launch: one of the portable kernels, or of the driver's own, over groups[0] x groups[1] x groups[2] groups of its own
 // number of items. Everything is read before the call returns.
 typedef struct gpu_launch {
-    int32_t kernel; // PGD_PORTABLE_...
+    int32_t kernel; // PGD_PORTABLE_..., from PGD_PORTABLE_COUNT on the driver's own
     uint32_t groups[3];
     void *memories[GPU_MEMORIES]; // NULL: the kernel does not use it
     _Alignas(8) unsigned char params[GPU_PARAMS_BYTES];
@@ -59,8 +59,11 @@ typedef struct gpu_device_facts {
     int32_t reserved; // 0
 } gpu_device_facts;
 
+typedef struct gpu_tuned gpu_tuned;
+
 typedef struct gpu_driver {
-    const char *kind; // "ocl": the first part of device names
+    const char *kind;       // "ocl": the first part of device names
+    const gpu_tuned *tuned; // kernels beside the portable ones (tuned.h), NULL: none
     // Optional: the table that the options want in place of this one.
     pgd_status (*choose)(const pgd_host *host, const struct gpu_driver **out_driver);
 

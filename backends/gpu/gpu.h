@@ -41,6 +41,8 @@ typedef struct gpu_self {
     const gpu_driver *driver;
     void *device; // the driver's
     gpu_device_facts facts;
+    const gpu_tuned *tuned; // NULL: only the portable kernels, and why
+    char plain_reason[96];
 } gpu_self;
 
 struct pgd_buffer {
@@ -52,6 +54,7 @@ struct pgd_queue {
     void *queue;              // the driver's
     _Atomic uint64_t given;   // highest number given out
     _Atomic uint64_t reached; // highest number known to be reached
+    void *counters;           // GPU_COUNTERS_BYTES of zeros for tuned kernels, else NULL
     pgd_graph *recording;
     _Atomic int32_t fault; // first failure of a launch or copy, PGD_OK
 };
@@ -147,8 +150,8 @@ int32_t gpu_weight_layout(const pgd_weight_desc *w);
 // ---- emit.c: addresses, live rows, launches ----------------------------------------------------
 
 // When a launch is wanted: a step of few rows over many keys is split, others are not; a product of
-// one row has a kernel of its own.
-enum { GPU_ALWAYS = 0, GPU_IF_SPLIT, GPU_IF_WHOLE, GPU_IF_ONE_ROW, GPU_IF_ROWS };
+// one row has a kernel of its own; tuned kernels have a range of rows each.
+enum { GPU_ALWAYS = 0, GPU_IF_SPLIT, GPU_IF_WHOLE, GPU_IF_ONE_ROW, GPU_IF_ROWS, GPU_IF_BETWEEN };
 
 // A launch and what makes its grid follow the live counts.
 typedef struct gpu_work {
@@ -161,7 +164,9 @@ typedef struct gpu_work {
     int32_t rows_from; // rows before it belong to other launches
     int32_t when;
     int32_t split_rows; // most rows of a step that is split
-    int32_t keys_axis;  // of groups: tiles of keys of the longest sequence, -1: none
+    int32_t rows_least; // of GPU_IF_BETWEEN, both included
+    int32_t rows_most;
+    int32_t keys_axis; // of groups: tiles of keys of the longest sequence, -1: none
 } gpu_work;
 
 // An op on its way to its launches. A failed step makes the further ones do nothing.
@@ -238,7 +243,10 @@ pgd_status gpu_run_product(const pgd_exec *x, const gpu_product *p) PGD_MUST_USE
 pgd_status gpu_run_front(const pgd_exec *x, const gpu_product *p) PGD_MUST_USE;
 
 // Bytes for x of a product as f32: 0 when it is taken as it lies.
-uint64_t gpu_product_scratch(const pgd_weight_desc *w, const pgd_tensor *x);
+uint64_t gpu_product_scratch(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x);
+// The tuned kernels of a product and their scratch; NULL: the portable ones.
+const char *gpu_tuned_product(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
+                              uint64_t *out_scratch);
 uint64_t gpu_attn_scratch(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *batch);
 uint64_t gpu_sample_scratch(const pgd_tensor *logits);
 

@@ -48,25 +48,30 @@ typedef struct way {
     int32_t wants_preemption;
     int32_t no_cache;
     int32_t rounds; // the requests so often, one after the other; the last answers count
+    const char *async_scheduling; // NULL: as the device is
 } way;
 
 static const way ways[] = {
-    {"alone", 2, 1, 0, 0, 16, 0, 0, 1, 1},
-    {"alone again", 2, 1, 0, 0, 16, 0, 0, 1, 1},
-    {"alone, cached", 2, 1, 0, 0, 16, 0, 0, 0, 1},
-    {"alone, cached, all hit", 2, 1, 0, 0, 4, 0, 0, 0, 2},
-    {"alone, one thread", 1, 1, 0, 0, 16, 0, 0, 1, 1},
-    {"alone, chunks of 1", 2, 1, 1, 0, 16, 0, 0, 1, 1},
-    {"alone, chunks of 7", 2, 1, 7, 0, 16, 0, 0, 0, 1},
-    {"2 together", 2, 2, 0, 0, 16, 0, 0, 1, 1},
-    {"3 together, blocks of 5", 1, 3, 0, 0, 5, 0, 0, 0, 1},
-    {"8 together, chunks of 5", 2, 8, 5, 0, 16, 0, 0, 0, 1},
-    {"17 together, budget of 19", 2, 17, 0, 19, 16, 0, 0, 1, 1},
-    {"64 together", 2, 64, 0, 0, 16, 0, 0, 1, 1},
-    {"64 together, cached, blocks of 1", 2, 64, 0, 0, 1, 0, 0, 0, 2},
-    {"64 together, one thread", 1, 64, 13, 100, 16, 0, 0, 0, 1},
-    {"64 together, little memory", 2, 64, 0, 0, 4, 60, 1, 1, 1},
-    {"64 together, little memory, cached", 2, 64, 0, 0, 4, 60, 1, 0, 2},
+    {"alone", 2, 1, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"alone again", 2, 1, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"alone, cached", 2, 1, 0, 0, 16, 0, 0, 0, 1, NULL},
+    {"alone, cached, all hit", 2, 1, 0, 0, 4, 0, 0, 0, 2, NULL},
+    {"alone, one thread", 1, 1, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"alone, chunks of 1", 2, 1, 1, 0, 16, 0, 0, 1, 1, NULL},
+    {"alone, chunks of 7", 2, 1, 7, 0, 16, 0, 0, 0, 1, NULL},
+    {"2 together", 2, 2, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"3 together, blocks of 5", 1, 3, 0, 0, 5, 0, 0, 0, 1, NULL},
+    {"8 together, chunks of 5", 2, 8, 5, 0, 16, 0, 0, 0, 1, NULL},
+    {"17 together, budget of 19", 2, 17, 0, 19, 16, 0, 0, 1, 1, NULL},
+    {"64 together", 2, 64, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"64 together, cached, blocks of 1", 2, 64, 0, 0, 1, 0, 0, 0, 2, NULL},
+    {"64 together, one thread", 1, 64, 13, 100, 16, 0, 0, 0, 1, NULL},
+    {"64 together, little memory", 2, 64, 0, 0, 4, 60, 1, 1, 1, NULL},
+    {"64 together, little memory, cached", 2, 64, 0, 0, 4, 60, 1, 0, 2, NULL},
+    {"alone, cached, steps ahead", 2, 1, 7, 0, 4, 0, 0, 0, 1, "on"},
+    {"17 together, budget of 19, steps ahead", 2, 17, 0, 19, 16, 0, 0, 1, 1, "on"},
+    {"64 together, little memory, cached, steps ahead", 2, 64, 0, 0, 4, 60, 1, 0, 2, "on"},
+    {"64 together, little memory, cached, no step ahead", 2, 64, 0, 0, 4, 60, 1, 0, 2, "off"},
 };
 
 static int32_t n_requests = MOST_REQUESTS;
@@ -108,6 +113,7 @@ static pgd_status open_engine(const char *device, const char *model, const way *
     const pgd_engine_options options = {
         .size = sizeof(options),
         .threads = w->threads,
+        .async_scheduling = w->async_scheduling,
         .model = model,
         .device = device,
         .memory = "1GiB",
