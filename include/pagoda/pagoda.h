@@ -61,7 +61,7 @@ typedef struct pgd_engine_options {
     int32_t block_size;             // tokens of a block, 0 = 16
     int32_t max_model_len;          // 0 = the model's own, clipped to what fits
     int32_t max_num_seqs;           // sequences in a step, 0 = 128
-    int32_t max_num_batched_tokens; // rows of a step, 0 = 2048
+    int32_t max_num_batched_tokens; // rows of a step, 0 = 2048 (1024 in host memory)
     int32_t long_prefill_token_threshold; // most rows of one prompt in a step, 0 = no limit
     uint32_t keep_logits;                 // 1: pgd_request_logits works (for tests and evaluation)
     uint32_t reserved0;

@@ -12,6 +12,7 @@
 #define DEFAULT_BLOCK_SIZE     16
 #define DEFAULT_SEQS           128
 #define DEFAULT_BATCHED_TOKENS 2048
+#define HOST_BATCHED_TOKENS    1024 // as fast where the device has no memory of its own
 #define DEFAULT_LOGPROBS       20
 #define MAX_LOGPROBS           1024
 #define SCORED_ROWS            64 // output rows for prompt positions, beside one a sequence
@@ -65,15 +66,18 @@ static int32_t longest_of(const pgd_load_config *c) {
     return longest < PGD_LOAD_MAX_POSITION ? (int32_t)longest : PGD_LOAD_MAX_POSITION;
 }
 
+// Activations grow with the rows of a step: in the host's own memory they take it from everybody.
+static int32_t default_rows(const pgd_engine *e) {
+    const int32_t in_host = (pgd_dev_info(e->dev)->caps & PGD_CAP_HOST_VISIBLE) != 0;
+    const int32_t rows = in_host ? HOST_BATCHED_TOKENS : DEFAULT_BATCHED_TOKENS;
+    return rows > e->limits.max_num_seqs ? rows : e->limits.max_num_seqs;
+}
+
 static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     engine_limits *l = &e->limits;
     l->block_size = or_default(o->block_size, DEFAULT_BLOCK_SIZE);
     l->max_num_seqs = or_default(o->max_num_seqs, DEFAULT_SEQS);
-    int32_t tokens = DEFAULT_BATCHED_TOKENS;
-    if (tokens < l->max_num_seqs) {
-        tokens = l->max_num_seqs;
-    }
-    l->max_num_batched_tokens = or_default(o->max_num_batched_tokens, tokens);
+    l->max_num_batched_tokens = or_default(o->max_num_batched_tokens, default_rows(e));
     l->max_model_len = or_default(o->max_model_len, e->config->max_position);
     l->long_prefill_token_threshold = o->long_prefill_token_threshold;
     l->num_blocks = o->num_blocks;
