@@ -42,7 +42,7 @@ const cli_flag cli_engine_flags[] = {
                  "longest prompt and answer (default: the model's own)"),
     CLI_FLAG_INT(0, "max-num-seqs", "N", &cli_engine.max_num_seqs, 1, 65536, "sequences in a step"),
     CLI_FLAG_INT(0, "max-num-batched-tokens", "N", &cli_engine.max_num_batched_tokens, 1, 1048576,
-                 "rows of a step (default 2048)"),
+                 "rows of a step (default 2048; 1024 in host memory)"),
     CLI_FLAG_INT(0, "long-prefill-token-threshold", "N", &cli_engine.long_prefill_token_threshold,
                  0, I32_MAX, "most rows of one prompt in a step (default: no limit)"),
     CLI_FLAG_INT(0, "max-stall-ms", "MS", &cli_engine.max_stall_ms, 1, 3600000,
