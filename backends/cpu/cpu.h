@@ -52,7 +52,7 @@ typedef struct cpu_backend {
     int32_t attn_dtype;         // of the option attn: 0 or BF16
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
-    uint64_t bytes_per_s; // of memory, as it was when the plugin was opened; 0 = not known
+    uint64_t bytes_per_s;        // of memory, as it was when the plugin was opened; 0 = not known
     const struct cpu_blas *blas; // NULL: every product by our own kernels
     cpu_nodes nodes;
 } cpu_backend;
