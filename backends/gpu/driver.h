@@ -137,8 +137,8 @@ pgd_status gpu_plugin_probe(const pgd_host *host, const gpu_driver *driver, pgd_
         .help = "how long the driver may take to start"       \
     }
 
-// All of plugin.c but its options: what the plugin is, and its entry symbol. kind_name is the driver's
-// kind without quotes, option_list an array of pgd_option.
+// All of plugin.c but its options: what the plugin is, and its entry symbol. kind_name is the
+// driver's kind without quotes, option_list an array of pgd_option.
 #define GPU_PLUGIN_DEFINE(kind_name, table, option_list)                                       \
     static pgd_status plugin_probe(const pgd_host *host, pgd_probe *out) {                     \
         return gpu_plugin_probe(host, &(table), out);                                          \

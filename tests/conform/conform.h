@@ -160,8 +160,8 @@ const pgd_plugin *conform_load(conform *c);
 // Opens the device under test into c->dev and c->d.
 void conform_open(conform *c);
 void conform_close(conform *c);
-// The same behind a queue and up to two buffers (NULL: none), which it destroys: a driver may refuse
-// to close a device that still has some.
+// The same behind a queue and up to two buffers (NULL: none), which it destroys: a driver may
+// refuse to close a device that still has some.
 void conform_leave(conform *c, pgd_queue *q, pgd_buffer *a, pgd_buffer *b);
 // The same, with a status instead of an end.
 pgd_status conform_try_open(conform *c, pgd_dev **out);

@@ -1,8 +1,8 @@
 // A layer of the OpenCL loader (OPENCL_LAYERS names it; cl_layer.h) that lets a driver fail.
 //
 // PAGODA_DOUBLE: devices=0 (a driver without a device), hang=1 (no answer to the first question),
-// driver=1 (too old for the kernels), oom=n (no memory at the n-th buffer), launch_oom=n (nor at the
-// n-th launch), lose=n (the device is gone after n launches).
+// driver=1 (too old for the kernels), oom=n (no memory at the n-th buffer), launch_oom=n (nor at
+// the n-th launch), lose=n (the device is gone after n launches).
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
