@@ -116,8 +116,8 @@ static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, uint64_
 // The name of an op's kernels says what weights other than plain ones they read.
 static void name_kernel(char *to, size_t bytes, const pgd_query *q) {
     pgd_weight_desc local;
-    const int32_t scheme = q->weight == NULL ? PGD_SCHEME_PLAIN
-                                             : PGD_ARGS(pgd_weight_desc, local, q->weight)->scheme;
+    const int32_t scheme =
+        q->weight == NULL ? PGD_SCHEME_PLAIN : PGD_ARGS(pgd_weight_desc, local, q->weight)->scheme;
     snprintf(to, bytes, "%s%s%s__portable", op_rows[q->op].name,
              scheme == PGD_SCHEME_PLAIN ? "" : "_",
              scheme == PGD_SCHEME_PLAIN ? "" : pgd_scheme_name(scheme));
