@@ -267,8 +267,7 @@ static bool check_draw(gpu_check *c, const pgd_tensor *logits, const pgd_sample_
 
 CHECK(embed) {
     (void)kv;
-    return gpu_check_weight(c, w) &&
-           want(c, "out", &a->out, FLOATS, 2, w->k, ANY);
+    return gpu_check_weight(c, w) && want(c, "out", &a->out, FLOATS, 2, w->k, ANY);
 }
 
 CHECK(gather_rows) {

@@ -25,9 +25,9 @@ enum {
     PGD_SCHEME_LIST(BLOCK_SIZES)
 #undef BLOCK_SIZES
 };
-#define BLOCK_EQUAL(name, number, elements, bytes)                                    \
+#define BLOCK_EQUAL(name, number, elements, bytes)                                     \
     _Static_assert((number) == PGD_SCHEME_##name + K_BLOCKS && (number) == K_##name && \
-                       (elements) == ELEMENTS_##name && (bytes) == BYTES_##name,      \
+                       (elements) == ELEMENTS_##name && (bytes) == BYTES_##name,       \
                    "blocks of " #name);
 K_BLOCK_LIST(BLOCK_EQUAL)
 #undef BLOCK_EQUAL
@@ -50,7 +50,9 @@ static uint64_t columns_bytes(int32_t format, int64_t cols) {
 // ---- layout ------------------------------------------------------------------------------------
 
 static int32_t format_of(int32_t scheme, int32_t dtype) {
-    return scheme == PGD_SCHEME_PLAIN ? dtype : scheme == PGD_SCHEME_INT8 ? K_I8 : scheme + K_BLOCKS;
+    return scheme == PGD_SCHEME_PLAIN  ? dtype
+           : scheme == PGD_SCHEME_INT8 ? K_I8
+                                       : scheme + K_BLOCKS;
 }
 
 // Rows behind those that are there; the last matrix grows where it can.
@@ -64,12 +66,11 @@ static pgd_status add_rows(const pgd_device *d, pgd_weight *w, int32_t format, i
         return GPU_FAIL(d, PGD_UNSUPPORTED, "a weight joined of more than %d schemes",
                         (int)GPU_MATRICES);
     }
-    w->matrices[w->n_matrices++] =
-        (gpu_matrix){.first = last == NULL ? 0 : last->first + last->w.n,
-                     .w = {.n = (int32_t)n,
-                           .k = (int32_t)w->desc.k,
-                           .format = format,
-                           .layout = gpu_weight_layout(&w->desc)}};
+    w->matrices[w->n_matrices++] = (gpu_matrix){.first = last == NULL ? 0 : last->first + last->w.n,
+                                                .w = {.n = (int32_t)n,
+                                                      .k = (int32_t)w->desc.k,
+                                                      .format = format,
+                                                      .layout = gpu_weight_layout(&w->desc)}};
     return PGD_OK;
 }
 
@@ -104,8 +105,8 @@ static pgd_status place(const pgd_device *d, pgd_weight *w, uint64_t from, uint6
 }
 
 // Fills the handle but for its memory.
-static pgd_status layout(const pgd_device *d, const pgd_weight_desc *a, uint64_t from, pgd_weight *w,
-                         uint64_t *out_bytes) {
+static pgd_status layout(const pgd_device *d, const pgd_weight_desc *a, uint64_t from,
+                         pgd_weight *w, uint64_t *out_bytes) {
     PGD_TRY(check_desc(d, a));
     w->desc = *a;
     w->desc.size = sizeof(w->desc);

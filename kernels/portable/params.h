@@ -29,18 +29,18 @@ typedef uint64_t k_u64;
 
 // Blocks of a weight: X(name, format, elements, bytes); the format is PGD_SCHEME_name + K_BLOCKS.
 #define K_BLOCKS 16
-#define K_BLOCK_LIST(X)     \
-    X(Q8_0, 17, 32, 34)     \
-    X(Q4_0, 18, 32, 18)     \
-    X(Q4_1, 19, 32, 20)     \
-    X(Q5_0, 20, 32, 22)     \
-    X(Q5_1, 21, 32, 24)     \
-    X(Q2_K, 22, 256, 84)    \
-    X(Q3_K, 23, 256, 110)   \
-    X(Q4_K, 24, 256, 144)   \
-    X(Q5_K, 25, 256, 176)   \
-    X(Q6_K, 26, 256, 210)   \
-    X(IQ4_NL, 27, 32, 18)   \
+#define K_BLOCK_LIST(X)   \
+    X(Q8_0, 17, 32, 34)   \
+    X(Q4_0, 18, 32, 18)   \
+    X(Q4_1, 19, 32, 20)   \
+    X(Q5_0, 20, 32, 22)   \
+    X(Q5_1, 21, 32, 24)   \
+    X(Q2_K, 22, 256, 84)  \
+    X(Q3_K, 23, 256, 110) \
+    X(Q4_K, 24, 256, 144) \
+    X(Q5_K, 25, 256, 176) \
+    X(Q6_K, 26, 256, 210) \
+    X(IQ4_NL, 27, 32, 18) \
     X(MXFP4, 28, 32, 17)
 
 enum {

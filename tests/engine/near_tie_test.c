@@ -170,9 +170,8 @@ int main(int argc, char **argv) {
         argc -= 2;
     }
     if (argc < 5 || n_prompts < 1 || n_prompts > MOST_PROMPTS) {
-        fprintf(stderr,
-                "usage: near_tie_test [--prompts 1..64] [--quant SCHEME] REFERENCE DEVICE "
-                "THRESHOLD MODEL...\n");
+        fprintf(stderr, "usage: near_tie_test [--prompts 1..64] [--quant SCHEME] REFERENCE DEVICE "
+                        "THRESHOLD MODEL...\n");
         return 2;
     }
     int32_t n_failed = 0;

@@ -51,6 +51,7 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
     memset(f, 0, sizeof(*f));
     f->session = s;
     f->rng = ops_seed(s->seed, name, number);
+    f->rng.small = s->small;
     ops_say(f, "%s %d:", name, (int)number);
     if (pgd_dev_open(s->registry, &desc, &f->dev) != PGD_OK) {
         ops_fail(f, "the device cannot be opened: %s", pgd_fail_last());
