@@ -24,7 +24,7 @@
 // merges them left to right: attn_prefill and attn_decode give the same bits.
 // The counters of gemm_small are [groups 0 * groups 2], those of attn_decode [rows][groups 1].
 //
-// **Programmatic dependent launch.** Every item of a kernel lets the next kernel come, and waits for
+// **Programmatic dependent launch.** An item of a kernel lets the next kernel come, and waits for
 // the one before to end before it reads what that wrote, and before it ends itself. So on
 // sm_90 and later each of them may be launched with programmatic stream serialization; gemm_small
 // has the first 64 to 128 k of its weight on their way by then. Without it nothing changes.
