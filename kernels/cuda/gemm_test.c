@@ -137,7 +137,7 @@ static kc_gemm_params params_of(const bench *b) {
     return (kc_gemm_params){
         .g = {.w = {.n = p->n,
                     .k = p->k,
-                    .dtype = p->dtype,
+                    .format = p->dtype,
                     .layout = p->gated ? K_LAYOUT_GATED : K_LAYOUT_PANELS},
               .x = {.s0 = (p->k + KC_STEP - 1) / KC_STEP * KC_STEP, .dtype = p->dtype},
               .y = {.s0 = b->stride, .dtype = p->y_dtype},

@@ -21,7 +21,10 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ -n "$out" ] || { echo "usage: run.sh [--dry-run] [--build DIR] [--device NAME] [--seconds N] OUT" >&2; exit 2; }
+if [ -z "$out" ]; then
+    echo "usage: run.sh [--dry-run] [--build DIR] [--device NAME] [--seconds N] OUT" >&2
+    exit 2
+fi
 mkdir -p "$out"
 log=$out/log.md
 end=$(($(date +%s) + seconds))
@@ -53,7 +56,9 @@ missing() { say "| $1 | skipped: $2 | |"; }
 : >"$log"
 say "# $(date -u +%F), $(git -C "$root" describe --always --dirty 2>/dev/null || echo no git)"
 if command -v nvidia-smi >/dev/null; then
-    say "card, driver, memory: $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -1)"
+    fields=name,driver_version,memory.total
+    card=$(nvidia-smi --query-gpu=$fields --format=csv,noheader | head -1)
+    say "card, driver, memory: $card"
 else
     say "card: no nvidia-smi"
 fi
@@ -85,14 +90,15 @@ else
     missing ahead "built without cmocka"
 fi
 if [ $dry = 0 ]; then
-    step invariance 90 "$bin/tests/invariance_test" "$device" "$golden/llama-default" "$root/models/nano"
+    step invariance 90 "$bin/tests/invariance_test" "$device" "$golden/llama-default" \
+        "$root/models/nano"
     for level in 3 4; do
         step "conform$level" 90 "$bin/pagoda-conform" "$build/lib/pagoda/libpgd-${plain%%:*}.so" \
             --device "$device" --level "$level" --soak 5s --loops 20 --cases 4
     done
 else
-    step conform1 60 "$bin/pagoda-conform" "$(find "${PAGODA_PLUGIN_PATH%%:*}" -name "libpgd-${plain%%:*}.so" | head -1)" \
-        --device "$device" --level 1 --loops 2
+    plugin=$(find "${PAGODA_PLUGIN_PATH%%:*}" -name "libpgd-${plain%%:*}.so" | head -1)
+    step conform1 60 "$bin/pagoda-conform" "$plugin" --device "$device" --level 1 --loops 2
 fi
 for tool in memcheck racecheck; do
     if command -v compute-sanitizer >/dev/null; then
@@ -118,7 +124,8 @@ bench() {
     done
 }
 if [ $dry = 1 ]; then
-    bench nano-b1 "$root/models/nano" --input-len 8 --output-len 3 --repeat 1 --warmup 0 --max-model-len 64
+    bench nano-b1 "$root/models/nano" --input-len 8 --output-len 3 --repeat 1 --warmup 0 \
+        --max-model-len 64
 else
     for shape in llama-3.2-1b llama-3.1-8b; do
         model=synthetic:$shape
