@@ -115,6 +115,14 @@ K_FN k_u32 kc_pair_f16(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
     return r;
 }
+// The kernel before this one has ended, the one behind it may be brought to the processors. Every item
+// says so before it reads what another kernel wrote, and before it ends.
+K_FN void kc_after(void) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 K_FN k_u32 kc_count(k_u32 *counter) {
     return atomicAdd(counter, 1u);
 }

@@ -8,10 +8,26 @@
     void pgd_emulated_cuda_##name(k_u8 *const *m, const void *params) {     \
         P local;                                                            \
         memcpy(&local, params, sizeof(local));                              \
+        kc_is_after[pgd_emulator_at.item] = 0;                              \
         body_##name(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], local); \
+        kc_need_after();                                                    \
     }                                                                       \
     static void body_##name(KC_ARGS(P))
 #define KC_UNROLL
+enum { KC_ITEMS = 256 };
+// Items that have said kc_after.
+static unsigned char kc_is_after[KC_ITEMS];
+
+static inline void kc_after(void) {
+    kc_is_after[pgd_emulator_at.item] = 1;
+}
+
+static inline void kc_need_after(void) {
+    if (!kc_is_after[pgd_emulator_at.item]) {
+        __builtin_trap(); // reads what the kernel before may not have written, or ends before it
+    }
+}
+
 #define KC_DYNAMIC(n) k_u8 *n = pgd_emulator_shared
 
 static inline float kc_half_of(k_u32 word, int high, int is_bf16) {
@@ -112,7 +128,7 @@ static inline float kc_swap(float v, k_i32 mask) {
 }
 
 // Copies of an item on their way, in groups. What they will overwrite is NaN until then.
-enum { KC_COPIES = 256, KC_ITEMS = 256 };
+enum { KC_COPIES = 256 };
 typedef struct kc_copies {
     k_u8 *to[KC_COPIES];
     k_u8 bytes[KC_COPIES][16];
@@ -124,6 +140,7 @@ static kc_copies kc_way[KC_ITEMS];
 
 static inline void kc_copy(k_u8 *to, const k_u8 *from, k_i32 valid) {
     kc_copies *w = &kc_way[pgd_emulator_at.item];
+    kc_need_after();
     if (w->n == KC_COPIES || ((uintptr_t)to & 15) != 0 || (valid && ((uintptr_t)from & 15) != 0)) {
         __builtin_trap(); // a GPU would fault on the address
     }
@@ -166,6 +183,7 @@ static inline kc_words kc_load(const k_u8 *p) {
 }
 
 static inline void kc_load_pair(k_u32 *to, const k_u8 *p) {
+    kc_need_after();
     if (((uintptr_t)p & 7) != 0) {
         __builtin_trap();
     }

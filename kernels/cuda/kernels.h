@@ -6,22 +6,29 @@
 // are zero before a kernel runs and zero again when it has ended. One set of counters belongs to
 // one queue.
 //
-//   kernel            memories                                        groups
-//   pack_x            batch, x, out                                   ceil(k_pad / 512), rows
-//   gemm_large_*_tR   batch, w, x, y, bias, aux                       ceil(panels / 16), ceil(rows / R)
-//   gemm_small_*_rR   batch, w, x, y, bias, aux, parts, counters      ceil(panels / 32), n_slices,
-//                                                                     ceil(rows / R)
-//   gemm_merge        batch, -, -, y, bias, aux, parts                ceil(panels / 32), rows
-//   attn_prefill_*    batch, q, cache, out, sinks, -, lse             ceil(rows / (64 / share)), heads of cache
-//   attn_decode_*     batch, q, cache, out, sinks, counters, lse, parts
-//                                        ceil(max keys / 256), heads of cache * ceil(share / 16), rows
-//   share: query heads of a head of the cache
+//   kernel            memories                                    groups
+//   pack_x            batch, x, out                               ceil(k_pad / 512), rows
+//   gemm_large_*_tR   batch, w, x, y, bias, aux                   ceil(panels / 16), ceil(rows / R)
+//   gemm_small_*_rR   batch, w, x, y, bias, aux, parts, counters  ceil(panels / 32), n_slices,
+//                                                                 ceil(rows / R)
+//   gemm_merge        batch, -, -, y, bias, aux, parts            ceil(panels / 32), rows
+//   attn_prefill_*    batch, q, cache, out, sinks, -, lse         ceil(rows / (64 / share)), heads
+//   attn_decode_*     batch, q, cache, out, sinks, counters,      ceil(max keys / 256),
+//                     lse, parts                                  heads * ceil(share / 16), rows
+//   heads: of the cache; share: query heads of one of them
 //
 // **One order of summation.** A weight's k is cut into slices of kc_gemm_slice(n, k) by its shape
 // alone. A slice is one chain of mma over k = 0, 16, 32 ...; slices are added to 0 from left to
 // right. All gemm kernels do that, for any number of rows, so their bits are equal and a host may
 // choose by rows. Attention takes tiles of 64 keys aligned to position 0, each from nothing, and
 // merges them left to right: attn_prefill and attn_decode give the same bits.
+// The counters of gemm_small are [groups 0 * groups 2], those of attn_decode [rows][groups 1].
+//
+// **Programmatic dependent launch.** Every item of every kernel lets the next kernel come, and waits
+// for the one before it to end before it reads what that wrote, and before it ends itself. So on
+// sm_90 and later each of them may be launched with programmatic stream serialization; gemm_small
+// has the first 64 to 128 k of its weight on their way by then. Without that attribute nothing changes.
+//
 // The bits differ from those of the portable kernels: a step, or a device, uses one kind.
 //
 // **When a kernel may be taken** (else the portable one):

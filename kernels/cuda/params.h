@@ -40,7 +40,7 @@ typedef struct kc_pack_x_params {
 
 typedef struct kc_gemm_params {
     k_gemm_params g;   // x: what pack_x wrote (at, s0)
-    k_i64 parts_at;    // [n_slices][rows.n][panels * 8] f32, of gemm_small and gemm_merge
+    k_i64 parts_at;    // [n_slices][rows.n][panels * 8] f32: gemm_small with n_slices > 1
     k_i64 counters_at; // [groups 0 * groups 2] u32 of gemm_small when it merges
     k_i32 slice;       // k of a slice, kc_gemm_slice
     k_i32 n_slices;    // ceil(k / slice)
