@@ -33,7 +33,7 @@ failed=0
 say() { printf '%s\n' "$*" | tee -a "$log"; }
 left() { echo $((end - $(date +%s))); }
 
-# step NAME SECONDS COMMAND...: one row of the log; its output is OUT/NAME.txt.
+# step NAME SECONDS COMMAND...: one row of the log; its output is OUT/NAME.txt, or the file `to`.
 step() {
     local name=$1 most=$2 rc=0 begin
     shift 2
@@ -43,7 +43,7 @@ step() {
     fi
     [ "$most" -lt "$(left)" ] || most=$(left)
     begin=$(date +%s)
-    timeout "$most" "$@" >"$out/$name.txt" 2>&1 || rc=$?
+    timeout "$most" "$@" 2>"$out/$name.txt" >"${to:-/dev/fd/2}" || rc=$?
     case $rc in
     0) say "| $name | passed, $(($(date +%s) - begin)) s | \`$*\` |" ;;
     77) say "| $name | skipped: $(tail -1 "$out/$name.txt") | \`$*\` |" ;;
@@ -97,8 +97,7 @@ if [ $dry = 0 ]; then
             --device "$device" --level "$level" --soak 5s --loops 20 --cases 4
     done
 else
-    plugin=$(find "${PAGODA_PLUGIN_PATH%%:*}" -name "libpgd-${plain%%:*}.so" | head -1)
-    step conform1 60 "$bin/pagoda-conform" "$plugin" --device "$device" --level 1 --loops 2
+    step conform1 60 "$bin/pagoda-conform" "$build/lib/pagoda/libpgd-cpu.so" --level 1 --loops 2
 fi
 for tool in memcheck racecheck; do
     if command -v compute-sanitizer >/dev/null; then
@@ -119,8 +118,8 @@ bench() {
     local name=$1 model=$2 mode
     shift 2
     for mode in on off; do
-        step "$name-$mode" 45 bash -c '"$@" >"$0"' "$out/$name-$mode.json" "$pagoda" bench latency \
-            "$model" --device "$device" --deterministic $mode --weight-cache off --json "$@"
+        to=$out/$name-$mode.json step "$name-$mode" 45 "$pagoda" bench latency "$model" \
+            --device "$device" --deterministic $mode --weight-cache off --json "$@"
     done
 }
 if [ $dry = 1 ]; then
