@@ -49,6 +49,11 @@ extern const gpu_stream_image cuda_tuned_images[];
 
 // tuned.c
 extern const gpu_tuned cuda_tuned;
+// tuned_attn.c: what tuned.h says of them.
+const char *cuda_tuned_attention(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
+                                 uint64_t *out_scratch);
+void cuda_tuned_emit_attention(gpu_op *op, const gpu_work *made, const k_attn_params *p,
+                               const pgd_attn_args *a);
 
 extern const gpu_driver cuda_driver;
 

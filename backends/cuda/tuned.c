@@ -29,10 +29,10 @@ static bool usable(const pgd_host *host, const gpu_device_facts *facts, char *re
                    size_t bytes) {
     const char *file = host->option == NULL ? NULL : host->option(host, "kernels");
     const char *wanted = host->option == NULL ? NULL : host->option(host, "tuned");
-    if (cuda_tuned_images[0].data == NULL) {
-        snprintf(reason, bytes, "the plugin was built without nvcc, so without tuned kernels");
-    } else if (file != NULL && file[0] != '\0') {
+    if (file != NULL && file[0] != '\0') {
         snprintf(reason, bytes, "the kernels come from a file, which has no tuned ones");
+    } else if (cuda_tuned_images[0].data == NULL) {
+        snprintf(reason, bytes, "the plugin was built without nvcc, so without tuned kernels");
     } else if (wanted != NULL && strcmp(wanted, "off") == 0) {
         snprintf(reason, bytes, "tuned kernels are off (option tuned)");
     } else if (cuda_capability(facts->arch) < LEAST_CAPABILITY) {
@@ -117,4 +117,6 @@ const gpu_tuned cuda_tuned = {
     .dot_dtype = PGD_BF16,
     .product = product,
     .emit_product = emit_product,
+    .attention = cuda_tuned_attention,
+    .emit_attention = cuda_tuned_emit_attention,
 };

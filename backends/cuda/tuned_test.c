@@ -1,4 +1,5 @@
-// What the op layer launches where a device has tuned kernels: a driver that only writes down. Which
+// What the op layer launches where a device has tuned kernels: a driver that only writes down.
+// Which
 // kernel runs for how many rows, with which grid, memories and parameters; and when it is the
 // portable ones after all.
 #include <setjmp.h>
@@ -105,7 +106,7 @@ typedef struct setup {
     gpu_self self;
     pgd_device d;
     pgd_queue *q;
-    pgd_buffer *memory; // of everything, 64 MiB
+    pgd_buffer *memory; // of everything, 128 MiB
     pgd_weight *w;
     pgd_batch_head head;
     pgd_batch batch;
@@ -124,11 +125,11 @@ static pgd_tensor tensor(pgd_buffer *b, uint64_t offset, int32_t dtype, int64_t 
 
 static void open_setup(setup *s, const char *arch, int32_t dtype, int32_t x_dtype, uint32_t uses) {
     const pgd_queue_desc queue = {.size = sizeof(queue)};
-    const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = UINT64_C(64) << 20};
+    const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = UINT64_C(128) << 20};
     char reason[96] = "";
     memset(s, 0, sizeof(*s));
     s->self = (gpu_self){.host = &host, .driver = &driver};
-    (void)strcpy(s->self.facts.arch, arch);
+    memcpy(s->self.facts.arch, arch, strlen(arch) + 1); // names of this file, all short
     s->self.tuned =
         cuda_tuned.usable(&host, &s->self.facts, reason, sizeof(reason)) ? &cuda_tuned : NULL;
     s->d = (pgd_device){.size = sizeof(s->d), .self = &s->self, .host = &host};
@@ -147,7 +148,7 @@ static void open_setup(setup *s, const char *arch, int32_t dtype, int32_t x_dtyp
     s->x = (pgd_exec){.size = sizeof(s->x),
                       .dev = &s->d,
                       .queue = s->q,
-                      .scratch = {s->memory, UINT64_C(32) << 20, UINT64_C(32) << 20}};
+                      .scratch = {s->memory, UINT64_C(32) << 20, UINT64_C(96) << 20}};
     s->args = (pgd_gemm_args){.size = sizeof(s->args),
                               .rows = PGD_ROWS_TOKENS,
                               .batch = &s->batch,
@@ -266,12 +267,76 @@ static void test_scratch_is_planned(void **state) {
     close_setup(&s);
 }
 
+// ---- attention ---------------------------------------------------------------------------------
+
+static void test_attention_by_rows_and_keys(void **state) {
+    (void)state;
+    static const struct {
+        int32_t rows, keys, kernel;
+        uint32_t groups[3];
+    } want[] = {
+        {1, 257, PGD_CUDA_attn_decode_bf16_d128, {2, 2, 1}},
+        {7, 1000, PGD_CUDA_attn_decode_bf16_d128, {4, 2, 7}},
+        {7, 256, PGD_CUDA_attn_prefill_bf16_d128, {1, 2, 1}},
+        {900, 900, PGD_CUDA_attn_prefill_bf16_d128, {57, 2, 1}},
+    };
+    setup s;
+    open_setup(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM);
+    const pgd_kv_desc desc = {.size = sizeof(desc),
+                              .layers = 1,
+                              .heads = 2,
+                              .k_dim = 128,
+                              .v_dim = 128,
+                              .k_dtype = PGD_BF16,
+                              .v_dtype = PGD_BF16,
+                              .block_tokens = 16};
+    pgd_kv_plan plan = {.size = sizeof(plan)};
+    pgd_kv *kv = NULL;
+    assert_int_equal(gpu_kv_table.plan(&s.d, &desc, &plan), PGD_OK);
+    const pgd_range mem = {s.memory, 0, UINT64_C(1) << 20};
+    assert_int_equal(gpu_kv_table.bind(&s.d, &desc, &plan, &mem, 4, &kv), PGD_OK);
+    s.batch.cap_kv = 2048;
+    s.batch.cap_blocks[0] = 128;
+    s.batch.cap_slots = 1;
+    s.batch.n_groups = 1;
+    s.batch.q_start = s.batch.kv_len = s.batch.seq_slot = s.batch.block_table[0] = 4096;
+    pgd_attn_args a = {.size = sizeof(a),
+                       .rows = PGD_ROWS_TOKENS,
+                       .batch = &s.batch,
+                       .kv = kv,
+                       .q = tensor(s.memory, 1 << 20, PGD_BF16, CAP, 1024),
+                       .scale = 1.0f,
+                       .causal = 1};
+    a.q.rank = 3;
+    a.q.shape[1] = 8;
+    a.q.shape[2] = 128;
+    a.q.stride[1] = 128;
+    a.q.stride[2] = 1;
+    a.out = a.q;
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        s.head.n_tokens = want[i].rows;
+        s.head.max_kv = want[i].keys;
+        n_launches = 0;
+        assert_int_equal(gpu_op_attn(&s.x, &a), PGD_OK);
+        assert_int_equal(n_launches, 1);
+        assert_int_equal(launches[0].kernel, PGD_PORTABLE_COUNT + want[i].kernel);
+        assert_memory_equal(launches[0].groups, want[i].groups, sizeof(want[i].groups));
+        const kc_attn_params *p = (const kc_attn_params *)(const void *)launches[0].params;
+        assert_int_equal(p->few, want[i].groups[0] <= 4 && want[i].keys > 256 ? INT32_MAX : 0);
+        assert_int_equal(1 << p->token_shift, 16);
+        assert_ptr_equal(launches[0].memories[5], s.q->counters);
+    }
+    gpu_kv_table.destroy(&s.d, kv);
+    close_setup(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_product_is_a_pack_and_one_kernel),
         cmocka_unit_test(test_who_takes_what),
         cmocka_unit_test(test_reasons_are_given),
         cmocka_unit_test(test_scratch_is_planned),
+        cmocka_unit_test(test_attention_by_rows_and_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

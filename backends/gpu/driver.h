@@ -23,7 +23,8 @@ enum {
     GPU_POINTS = 64, // time points of a queue that are told apart at once
 };
 
-// A launch: one of the portable kernels, or of the driver's own, over groups[0] x groups[1] x groups[2] groups of its own
+// A launch: one of the portable kernels, or of the driver's own, over groups[0] x groups[1] x
+// groups[2] groups of its own
 // number of items. Everything is read before the call returns.
 typedef struct gpu_launch {
     int32_t kernel; // PGD_PORTABLE_..., from PGD_PORTABLE_COUNT on the driver's own

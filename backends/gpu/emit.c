@@ -208,7 +208,8 @@ pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, const g
     }
     if (w->keys_axis >= 0) {
         const pgd_batch_head *head = w->batch.mirror;
-        l.groups[w->keys_axis] = gpu_ceil(sizes != NULL ? sizes->keys : head->max_kv, K_TILE);
+        l.groups[w->keys_axis] = gpu_ceil(sizes != NULL ? sizes->keys : head->max_kv,
+                                          w->keys_unit > 0 ? w->keys_unit : K_TILE);
     }
     if (l.groups[0] == 0 || l.groups[1] == 0 || l.groups[2] == 0) {
         return PGD_OK;

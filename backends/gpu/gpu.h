@@ -167,6 +167,7 @@ typedef struct gpu_work {
     int32_t rows_least; // of GPU_IF_BETWEEN, both included
     int32_t rows_most;
     int32_t keys_axis; // of groups: tiles of keys of the longest sequence, -1: none
+    int32_t keys_unit; // keys a group takes, 0: K_TILE
 } gpu_work;
 
 // An op on its way to its launches. A failed step makes the further ones do nothing.
@@ -247,7 +248,14 @@ uint64_t gpu_product_scratch(const pgd_device *d, const pgd_weight_desc *w, cons
 // The tuned kernels of a product and their scratch; NULL: the portable ones.
 const char *gpu_tuned_product(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
                               uint64_t *out_scratch);
-uint64_t gpu_attn_scratch(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *batch);
+uint64_t gpu_attn_scratch(const pgd_device *d, const pgd_attn_args *a, const pgd_kv_desc *kv,
+                          const pgd_batch *batch);
+const char *gpu_tuned_attn(const pgd_device *d, const pgd_attn_args *a, const pgd_kv_desc *kv,
+                           const pgd_batch *b, uint64_t *out_scratch);
+// Rows of a step whose tiles of keys fit into `most` bytes, [rows][heads][tiles][v_dim + 2] f32, at
+// most `rows`; 0: no step is split.
+int32_t gpu_attn_rows(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
+                      int64_t rows, uint64_t most, uint64_t *out_bytes);
 uint64_t gpu_sample_scratch(const pgd_tensor *logits);
 
 #define GPU_OP_DECLARE(name, family) \

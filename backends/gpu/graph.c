@@ -1,10 +1,10 @@
 // Graphs: the launches, copies and fills of a step in order.
 //
 // A driver with graphs of its own records one for each of a ladder of sizes (1, 8, 64, 512 rows,
-// the caps; few rows over many keys apart): a step takes the smallest that holds it, and its
-// kernels read the live counts from the batch block. Without them the list is launched one by one,
-// each grid cut to the counts in the batch's mirror. Either way a count that does not fit is
-// refused beforehand.
+// the caps; few rows over up to 1024, 8192 or all keys apart): a step takes the smallest that holds
+// it, and its kernels read the live counts from the batch block. Without them the list is launched
+// one by one, each grid cut to the counts in the batch's mirror. Either way a count that does not
+// fit is refused beforehand.
 #include <string.h>
 
 #include "gpu.h"
@@ -18,7 +18,7 @@ typedef struct node {
     _Alignas(16) unsigned char payload[];
 } node;
 
-enum { MOST_NATIVES = 10, FACTOR = 8 };
+enum { MOST_NATIVES = 20, FACTOR = 8, FIRST_KEYS = 1024 };
 
 typedef struct native {
     gpu_sizes sizes;
@@ -145,6 +145,10 @@ static pgd_status make_natives(const pgd_device *d, pgd_queue *q, pgd_graph *g) 
     for (int32_t rows = 1; batch != NULL && rows < batch->cap_tokens && rows <= 512;
          rows *= FACTOR) {
         if (rows <= split_rows && batch->cap_kv > GPU_SPLIT_KEYS) {
+            for (int32_t keys = FIRST_KEYS; keys <= FIRST_KEYS * FACTOR && keys < batch->cap_kv;
+                 keys *= FACTOR) {
+                PGD_TRY(add_native(d, q, g, rows, keys));
+            }
             PGD_TRY(add_native(d, q, g, rows, batch->cap_kv));
         }
         PGD_TRY(add_native(d, q, g, rows, 0));
@@ -186,7 +190,7 @@ static const native *choose(const pgd_graph *g) {
     for (int32_t i = 0; head != NULL && i < g->n_natives; i++) {
         const gpu_sizes *s = &g->natives[i].sizes;
         if (head->n_tokens <= s->rows && head->n_out <= s->rows &&
-            (s->keys == 0 || head->max_kv > GPU_SPLIT_KEYS)) {
+            (s->keys == 0 || (head->max_kv > GPU_SPLIT_KEYS && head->max_kv <= s->keys))) {
             return &g->natives[i];
         }
     }

@@ -1,6 +1,7 @@
 // Attention: whole rows, or split over the tiles of their keys when a step has few rows over many
 // keys. Both give the same bits (kernels/portable/attn.k).
 #include "gpu.h"
+#include "tuned.h"
 
 enum { SPLIT_ROWS = 16 };
 #define SPLIT_BYTES (UINT64_C(64) << 20) // most scratch for the tiles
@@ -9,19 +10,32 @@ static uint64_t row_bytes(int64_t heads, int64_t v_dim, const pgd_batch *b) {
     return (uint64_t)heads * gpu_ceil(b->cap_kv, K_TILE) * (uint64_t)(v_dim + 2) * sizeof(float);
 }
 
-// Most rows of a step that is split, 0 = never.
-static int32_t split_rows(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b) {
-    const int64_t rows = a->q.shape[0] < SPLIT_ROWS ? a->q.shape[0] : SPLIT_ROWS;
+int32_t gpu_attn_rows(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
+                      int64_t rows, uint64_t most, uint64_t *out_bytes) {
+    *out_bytes = 0;
     if (b == NULL || b->cap_kv <= 0 || a->rows == PGD_ROWS_SHAPE) {
         return 0;
     }
     const uint64_t bytes = row_bytes(a->q.shape[1], kv->v_dim, b);
-    return (uint64_t)rows * bytes <= SPLIT_BYTES ? (int32_t)rows : (int32_t)(SPLIT_BYTES / bytes);
+    rows = a->q.shape[0] < rows ? a->q.shape[0] : rows;
+    rows = (uint64_t)rows * bytes <= most ? rows : (int64_t)(most / bytes);
+    *out_bytes = (uint64_t)rows * bytes;
+    return (int32_t)rows;
 }
 
-uint64_t gpu_attn_scratch(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *batch) {
-    const int32_t rows = split_rows(a, kv, batch);
-    return rows == 0 ? 0 : (uint64_t)rows * row_bytes(a->q.shape[1], kv->v_dim, batch);
+const char *gpu_tuned_attn(const pgd_device *d, const pgd_attn_args *a, const pgd_kv_desc *kv,
+                           const pgd_batch *b, uint64_t *out_scratch) {
+    const gpu_tuned *t = gpu_of(d)->tuned;
+    return t != NULL ? t->attention(a, kv, b, out_scratch) : NULL;
+}
+
+uint64_t gpu_attn_scratch(const pgd_device *d, const pgd_attn_args *a, const pgd_kv_desc *kv,
+                          const pgd_batch *batch) {
+    uint64_t bytes = 0;
+    if (gpu_tuned_attn(d, a, kv, batch, &bytes) == NULL) {
+        (void)gpu_attn_rows(a, kv, batch, SPLIT_ROWS, SPLIT_BYTES, &bytes);
+    }
+    return bytes;
 }
 
 static void bind_batch(gpu_op *op, k_attn_params *p, int32_t group) {
@@ -63,7 +77,9 @@ pgd_status gpu_op_attn(const pgd_exec *x, const pgd_attn_args *a) {
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->q.shape[0]);
     gpu_work w = gpu_work_of(&op, PGD_PORTABLE_attn, 1, 1);
-    const int32_t rows = split_rows(a, &a->kv->desc, op.batch);
+    uint64_t bytes = 0;
+    uint64_t tuned_bytes = 0;
+    const int32_t rows = gpu_attn_rows(a, &a->kv->desc, op.batch, SPLIT_ROWS, SPLIT_BYTES, &bytes);
     k_attn_params p = {.q = gpu_bind(&op, &w, 1, "q", &a->q),
                        .cache = gpu_bind_cache(&op, &w, 2, a->kv, a->layer),
                        .out = gpu_bind(&op, &w, 3, "out", &a->out),
@@ -82,10 +98,14 @@ pgd_status gpu_op_attn(const pgd_exec *x, const pgd_attn_args *a) {
     p.lse_at = lse.at;
     p.lse_stride = lse.s0;
     bind_batch(&op, &p, a->group);
+    if (gpu_tuned_attn(op.d, a, &a->kv->desc, op.batch, &tuned_bytes) != NULL) {
+        gpu_of(op.d)->tuned->emit_attention(&op, &w, &p, a);
+        return op.code;
+    }
     w.launch.groups[0] = (uint32_t)p.heads;
     if (rows > 0 && op.code == PGD_OK) {
         p.n_parts = (int32_t)gpu_ceil(op.batch->cap_kv, K_TILE);
-        emit_split(&op, &w, &p, rows, gpu_attn_scratch(a, &a->kv->desc, op.batch));
+        emit_split(&op, &w, &p, rows, bytes);
         w.when = GPU_IF_WHOLE;
         w.split_rows = rows;
     }

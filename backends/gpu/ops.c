@@ -76,7 +76,7 @@ static uint64_t scratch_of(const pgd_device *d, const pgd_query *q, const any_ar
     uint64_t bytes = x != NULL ? gpu_product_scratch(d, w, x) : 0;
     uint64_t other = 0;
     if (q->op == PGD_OP_attn) {
-        other = gpu_attn_scratch(&a->attn, kv, q->batch);
+        other = gpu_attn_scratch(d, &a->attn, kv, q->batch);
     } else if (q->op == PGD_OP_sample) {
         other = gpu_sample_scratch(&a->sample.logits);
     } else if (q->op == PGD_OP_head_sample) {
@@ -87,23 +87,26 @@ static uint64_t scratch_of(const pgd_device *d, const pgd_query *q, const any_ar
 
 // The name of an op's kernels says what weights other than plain ones they read. Beside a portable
 // name stands why it is not a tuned one, where the driver has such.
-static void name_kernel(const pgd_device *d, int32_t op, const any_args *a,
-                        const pgd_weight_desc *w, pgd_support *out) {
-    const pgd_tensor *x = product_x(op, a);
+static void name_kernel(const pgd_device *d, const pgd_query *q, const any_args *a,
+                        const pgd_weight_desc *w, const pgd_kv_desc *kv, pgd_support *out) {
+    const gpu_self *self = gpu_of(d);
+    const pgd_tensor *x = product_x(q->op, a);
+    const bool is_plain = w == NULL || w->scheme == PGD_SCHEME_PLAIN;
     uint64_t bytes = 0;
-    const char *tuned = x != NULL ? gpu_tuned_product(d, w, x, &bytes) : NULL;
+    const char *tuned = x != NULL              ? gpu_tuned_product(d, w, x, &bytes)
+                        : q->op == PGD_OP_attn ? gpu_tuned_attn(d, &a->attn, kv, q->batch, &bytes)
+                                               : NULL;
     if (tuned != NULL) {
-        snprintf(out->kernel, sizeof(out->kernel), "%s__%s", op_rows[op].name, tuned);
+        snprintf(out->kernel, sizeof(out->kernel), "%s__%s", op_rows[q->op].name, tuned);
         return;
     }
-    const bool is_plain = w == NULL || w->scheme == PGD_SCHEME_PLAIN;
-    snprintf(out->kernel, sizeof(out->kernel), "%s%s%s__portable", op_rows[op].name,
+    snprintf(out->kernel, sizeof(out->kernel), "%s%s%s__portable", op_rows[q->op].name,
              is_plain ? "" : "_", is_plain ? "" : pgd_scheme_name(w->scheme));
-    if (x != NULL && gpu_of(d)->driver->tuned != NULL) {
+    if ((x != NULL || q->op == PGD_OP_attn) && self->driver->tuned != NULL) {
         snprintf(out->reason, sizeof(out->reason), "%s",
-                 gpu_of(d)->tuned == NULL ? gpu_of(d)->plain_reason
-                                          : "tuned kernels take weights of bf16 and f16, with x of "
-                                            "that type");
+                 self->tuned == NULL ? self->plain_reason
+                 : x != NULL ? "tuned kernels take weights of bf16 and f16, with x of that type"
+                             : "tuned kernels take caches of bf16 and f16, heads of 64 and 128");
     }
 }
 
@@ -134,7 +137,7 @@ static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, pgd_sup
     out->level = PGD_LEVEL_NATIVE;
     out->flags = PGD_SUPPORT_CAPTURABLE | PGD_SUPPORT_INVARIANT;
     out->scratch = scratch_of(d, q, args, w, kv);
-    name_kernel(d, q->op, args, w, out);
+    name_kernel(d, q, args, w, kv, out);
     return true;
 }
 

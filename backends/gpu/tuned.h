@@ -30,12 +30,17 @@ struct gpu_tuned {
     // What activations are to be on such a device.
     int32_t act_dtype;
     int32_t dot_dtype;
-    // The name of the kernels of a product, NULL: it is not theirs, whatever the rows. *out_scratch:
-    // bytes.
+    // The name of the kernels of a product, NULL: it is not theirs, whatever the rows; the bytes of
+    // scratch. The same of attention, whose batch may be NULL.
     const char *(*product)(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch);
+    const char *(*attention)(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
+                             uint64_t *out_scratch);
     // Launches it. made: memories 0, 1 (w) and 3 to 5 (y, bias, aux) are bound; p: all but x.
     void (*emit_product)(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
                          const pgd_weight *w, const pgd_tensor *x);
+    // made: memories 0 to 4 and 6 are bound; p: all but parts_at and n_parts.
+    void (*emit_attention)(gpu_op *op, const gpu_work *made, const k_attn_params *p,
+                           const pgd_attn_args *a);
 };
 
 #endif
