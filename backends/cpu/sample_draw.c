@@ -6,8 +6,8 @@
 //   top_p    the masses of what is left fall into 1024 bins by their keys; the bin in which the
 //            share to drop ends is cut into 1024 again, until its keys are one. What weighs less
 //            than 2^-40 has no mass and is not looked at; what is far from the best is summed in
-//            f32, and in full only if its rounding could matter; of many tokens the first masses are
-//            near ones, and exact only if that could matter
+//            f32, and in full only if its rounding could matter; the first masses of many tokens
+//            are near ones, and exact only if that could matter
 //   race     64 tokens at a time; those that may win by a cheap bound are computed. The best token
 //            runs first: blocks that could not win against it with the loudest noise are left out
 //

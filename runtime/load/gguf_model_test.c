@@ -201,7 +201,7 @@ static void refused_configs(void **state) {
         {{{"llama.rope.scaling.attn_factor", "s x"}}, 0, PGD_INVALID, "attn_factor"},
         {{{"tokenizer.ggml.bos_token_id", "s x"}}, 0, PGD_INVALID, "bos_token_id"},
         {{{"tokenizer.ggml.eos_token_id", "s x"}}, 0, PGD_INVALID, "eos_token_id"},
-        {{{NULL}}, 3, PGD_UNSUPPORTED, "2 numbers of F32"},
+        {{{NULL, NULL}}, 3, PGD_UNSUPPORTED, "2 numbers of F32"},
         {{{"llama.rope.scaling.type", "s linear"}, {"llama.rope.scaling.factor", "f 2"}},
          2,
          PGD_UNSUPPORTED,

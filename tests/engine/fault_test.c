@@ -268,6 +268,28 @@ static pgd_status attempt_text(pgd_engine *engine) {
     return status;
 }
 
+// Who runs is preempted and computed again.
+static pgd_status attempt_reset(pgd_engine *engine) {
+    return pgd_engine_reset_prefix_cache(engine, 1);
+}
+
+// On failure nothing is left, and no request either; another's answer goes on meanwhile.
+static pgd_status attempt_batch(pgd_engine *engine) {
+    pgd_request_desc d[2] = {desc_of(1), desc_of(2)};
+    pgd_request *r[2] = {NULL, NULL};
+    const pgd_status told = pgd_engine_generate(engine, d, 2, NULL, NULL, r);
+    pgd_status status = told;
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(r[i] != NULL, told == PGD_OK);
+        if (r[i] != NULL && strcmp(output(r[i]).finish_reason, "error") == 0) {
+            status = PGD_OUT_OF_MEMORY; // while it ran: told by its own reason
+        }
+    }
+    pgd_request_release(r[0]);
+    pgd_request_release(r[1]);
+    return status;
+}
+
 static void fail_each_allocation(attempt call, uint64_t least) {
     pgd_engine *engine = open_engine();
     answers right;
@@ -310,6 +332,16 @@ static void test_each_allocation_of_a_chat_prompt(void **state) {
 static void test_each_allocation_of_token_ids(void **state) {
     (void)state;
     fail_each_allocation(attempt_text, 2);
+}
+
+static void test_each_allocation_of_a_batch(void **state) {
+    (void)state;
+    fail_each_allocation(attempt_batch, 20);
+}
+
+static void test_each_allocation_of_a_reset(void **state) {
+    (void)state;
+    fail_each_allocation(attempt_reset, 0);
 }
 
 // From submit to the end: whatever fails while a request runs ends that request alone.
@@ -374,10 +406,16 @@ static pgd_status submit_and_wait(pgd_async *async, int32_t which) {
     return status;
 }
 
+static pgd_status ask(void *arg, pgd_engine *engine) {
+    (void)arg;
+    return attempt_text(engine);
+}
+
 static pgd_status live(pgd_engine *engine) {
     pgd_async *async = NULL;
     PGD_TRY(pgd_async_create(engine, &async));
     pgd_status status = submit_and_wait(async, 1);
+    status = status == PGD_OK ? pgd_async_call(async, ask, NULL) : status;
     pgd_mem_fail_nth(0);
     assert_int_equal(submit_and_wait(async, 0), PGD_OK);
     pgd_async_destroy(async);
@@ -411,6 +449,8 @@ int main(void) {
         cmocka_unit_test(test_each_allocation_of_a_request),
         cmocka_unit_test(test_each_allocation_of_a_chat_prompt),
         cmocka_unit_test(test_each_allocation_of_token_ids),
+        cmocka_unit_test(test_each_allocation_of_a_batch),
+        cmocka_unit_test(test_each_allocation_of_a_reset),
         cmocka_unit_test(test_each_allocation_while_requests_run),
         cmocka_unit_test(test_each_allocation_with_a_thread),
     };

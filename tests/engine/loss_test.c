@@ -355,6 +355,23 @@ static void test_a_hang_is_bounded(void **state) {
     pgd_engine_destroy(engine);
 }
 
+// Slow is not lost: each call takes longer, no bound is reached, the answers are right.
+static void test_slow_is_not_lost(void **state) {
+    (void)state;
+    answers right;
+    right_answers("cpu", &right);
+    const setup s = {.device = "fault{op=head_sample;slow_us=3000}(cpu)", .timeout_ms = 5000};
+    pgd_engine *engine = open_engine(&s);
+    const uint64_t begin = pgd_clock_ns();
+    run_all(engine, &right);
+    const pgd_engine_stats now = stats(engine);
+    assert_true(now.n_steps > 0);
+    assert_true(pgd_clock_ns() - begin >= now.n_steps * UINT64_C(3000000));
+    assert_int_equal(now.n_device_lost, 0);
+    assert_int_equal(now.n_step_retries, 0);
+    pgd_engine_destroy(engine);
+}
+
 // ---- failures and numbers ----------------------------------------------------------------------
 
 // Each operation of a step fails once; OUT_OF_MEMORY too.
@@ -517,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_never_gets_done),
         cmocka_unit_test(test_wrong_standby),
         cmocka_unit_test(test_a_hang_is_bounded),
+        cmocka_unit_test(test_slow_is_not_lost),
         cmocka_unit_test(test_a_failing_op_is_computed_again),
         cmocka_unit_test(test_nan_ends_one_request),
         cmocka_unit_test(test_wrong_numbers_stay_in_their_row),
