@@ -3,8 +3,8 @@
 //
 //   kernel_bench [WORD]      kernels whose names have the word; all
 //
-// Products come from the list, so a new one is timed without a word here. Each figure is the best of
-// many short calls: what the core can do when nobody takes it.
+// Products come from the list, so a new one is timed without a word here. Each figure is the best
+// of many short calls: what the core can do when nobody takes it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
