@@ -188,12 +188,72 @@ static void preempted_worker(void **state) {
     }
 }
 
+// A step of many phases, another worker held in each: joins wait for its one chunk only, and every
+// phase begins when the one before has ended.
+enum { HELD_PHASES = 12, HELD_ITEMS = 200, HELD_CHUNK = 3 };
+
+typedef struct held_phase {
+    uint32_t victim;
+    const struct held_phase *before; // NULL: none
+    _Atomic int64_t n_done;          // by all workers
+    _Atomic int64_t n_held;          // items of the victim's first chunk, 0: it took none yet
+    _Atomic int32_t is_early;        // 1: an item ran before the phase in front had ended
+} held_phase;
+
+static void hold_victim(void *ctx, int64_t i0, int64_t i1, uint32_t worker) {
+    held_phase *p = ctx;
+    const uint64_t start = pgd_clock_ns();
+    int64_t none = 0;
+    if (p->before != NULL && atomic_load(&p->before->n_done) != HELD_ITEMS) {
+        atomic_store(&p->is_early, 1);
+    }
+    if (worker == p->victim && atomic_compare_exchange_strong(&p->n_held, &none, i1 - i0)) {
+        while (atomic_load(&p->n_done) < HELD_ITEMS - (i1 - i0) &&
+               pgd_clock_ns() - start < UINT64_C(60000000000)) {
+            pgd_clock_sleep_ns(20000);
+        }
+        if (atomic_load(&p->n_done) < HELD_ITEMS - (i1 - i0)) {
+            atomic_store(&p->n_held, HELD_ITEMS); // the others waited for it
+        }
+    }
+    atomic_fetch_add(&p->n_done, i1 - i0);
+}
+
+static void one_is_held_in_each_phase(void **state) {
+    static bench b;
+    static cpu_phase phases[HELD_PHASES];
+    static held_phase held[HELD_PHASES];
+    cpu_phase *list[HELD_PHASES];
+    int64_t n_met = 0;
+    (void)state;
+    open_bench(&b, 4, "1");
+    for (int32_t round = 0; round < 10; round++) {
+        for (int32_t i = 0; i < HELD_PHASES; i++) {
+            held[i] = (held_phase){.victim = (uint32_t)i % 4};
+            held[i].before = i > 0 ? &held[i - 1] : NULL;
+            phases[i] = (cpu_phase){.fn = hold_victim, .ctx = &held[i]};
+            cpu_phase_set(&phases[i], HELD_ITEMS, 1 << 20, HELD_CHUNK);
+            list[i] = &phases[i];
+        }
+        cpu_phases_run(&b.host, list, HELD_PHASES);
+        for (int32_t i = 0; i < HELD_PHASES; i++) {
+            assert_int_equal(held[i].n_done, HELD_ITEMS);
+            assert_in_range(held[i].n_held, 0, HELD_CHUNK);
+            assert_int_equal(held[i].is_early, 0);
+            n_met += held[i].n_held > 0;
+        }
+    }
+    assert_true(n_met > 0); // worker 0, the caller, always comes
+    pgd_team_destroy(b.team);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_once),
         cmocka_unit_test(own_share_first),
         cmocka_unit_test(shares_agree),
         cmocka_unit_test(preempted_worker),
+        cmocka_unit_test(one_is_held_in_each_phase),
     };
     return cmocka_run_group_tests_name("cpu.tape", tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void look(int *bf16, int *vnni) {
 static void wide_of(const pgd_cpu_kernels *k, pgd_cpu_limits *out) {
     int bf16 = 0;
     int vnni = 0;
-    if (strcmp(k->isa, "avx2") == 0) {
+    if (strncmp(k->isa, "avx2", 4) == 0) {
         out->f32 = (pgd_cpu_dot){"vfmadd231ps ymm", f32_dot_peak__avx2, PGD_CPU_OPS_F32_AVX2};
         out->i8 =
             (pgd_cpu_dot){"vpmaddubsw + vpmaddwd ymm", i8_dot_peak__avx2, PGD_CPU_OPS_I8_AVX2};

@@ -60,10 +60,26 @@ static void dots_are_possible(void **state) {
     }
 }
 
+// Put out of the caches is still what it was.
+static void forgotten_is_kept(void **state) {
+    (void)state;
+    unsigned char *bytes = aligned_alloc(64, PIECE);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < PIECE; i++) {
+        bytes[i] = (unsigned char)(i * 7);
+    }
+    (void)pgd_cpu_forget(bytes + 64, PIECE - 128);
+    for (size_t i = 0; i < PIECE; i++) {
+        assert_int_equal(bytes[i], (unsigned char)(i * 7));
+    }
+    free(bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_see_every_word),
         cmocka_unit_test(dots_are_possible),
+        cmocka_unit_test(forgotten_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

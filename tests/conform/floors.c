@@ -1,8 +1,9 @@
 // Level 4: floors as shares of what the device's own copies and products reach.
 //
-//   limits | sample | limits | sample | limits ...       the share of a sample is of the mean of the
-//                                                        limits before and after it; the median of
-//                                                        the shares is judged
+//   limits | sample | limits | sample | limits ...
+//
+// The share of a sample is of the mean of the limits before and after it; the median of the shares
+// is judged.
 //
 // Clocks and neighbours move a machine's limits within seconds, so a share compares what was
 // measured side by side. A sample is some steps, of which the median counts; limits are the best of
