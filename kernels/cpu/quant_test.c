@@ -1,6 +1,8 @@
 // Products with quantized weights: near the sum in double of what the blocks mean (by the
 // reference's reading of them), the same bits by every instruction set and for any number of rows.
-#include "isa_test.h"
+// The bodies for AMX are among them over tile instructions in plain C.
+#define TILES_INT8
+#include "tiles_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,37 @@
 
 #include "quant.h"
 #include "ref/ref.h"
+
+// ---- the bodies for AMX ------------------------------------------------------------------------
+
+#define PGD_CPU_KERNEL(name, result, params)
+#define PGD_CPU_QUANT_PRODUCT(name, scheme) void name##__tiles(const pgd_cpu_part *part);
+#include "list.inc"
+
+#include "vec_scalar.h"
+
+#undef VEC_NAME
+#define VEC_NAME(n) n##__tiles
+#define Q_TILES
+#include "quant.inc"
+
+#define PGD_CPU_KERNEL(name, result, params) .name = name##__scalar,
+#define PGD_CPU_QUANT_PRODUCT(name, scheme)  .name = name##__tiles,
+static const pgd_cpu_kernels in_tiles = {
+    .isa = "amx in plain C",
+#include "list.inc"
+};
+
+// That one and those of this machine's instruction sets.
+static const pgd_cpu_kernels *table(int i) {
+    return i == 0 ? &in_tiles : pgd_cpu_pick(pgd_cpu_isas[i - 1]);
+}
+
+#define FOR_EACH_TABLE(k)                                           \
+    for (int t_ = 0; t_ == 0 || pgd_cpu_isas[t_ - 1] != NULL; t_++) \
+        for (const pgd_cpu_kernels *k = table(t_); k != NULL; k = NULL)
+
+// ---- the products ------------------------------------------------------------------------------
 
 enum { ROWS = 37, MOST_K = 1024, N = PGD_CPU_PANEL, BLOCKS = MOST_K / 32 + 1, LANES = 31 };
 
@@ -160,7 +193,7 @@ static void products_are_close(void **state) {
     fill_x();
     FOR_EACH_CASE(p, k) {
         pack(p->scheme, k);
-        FOR_EACH_ISA(kernels) {
+        FOR_EACH_TABLE(kernels) {
             double error = 0;
             double power = 0;
             round_x(kernels, k);
@@ -200,7 +233,7 @@ static void isas_agree(void **state) {
         round_x(scalar, k);
         memcpy(kept, rounded, sizeof(kept));
         run(scalar, p->scheme, 0, ROWS, k, want);
-        FOR_EACH_ISA(kernels) {
+        FOR_EACH_TABLE(kernels) {
             round_x(kernels, k);
             assert_memory_equal(rounded, kept, sizeof(kept));
             run(kernels, p->scheme, 0, ROWS, k, got);
@@ -220,7 +253,7 @@ static void rows_do_not_matter(void **state) {
             continue;
         }
         pack(p->scheme, k);
-        FOR_EACH_ISA(kernels) {
+        FOR_EACH_TABLE(kernels) {
             round_x(kernels, k);
             run(kernels, p->scheme, 0, ROWS, k, all);
             for (int64_t m = 1; m < ROWS; m++) {
