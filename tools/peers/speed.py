@@ -193,8 +193,8 @@ def table(kind, path, rows, facts, limits):
     dots = sorted(limit["dot_i8"] / 1e9 for limit in limits)
     print(f"\n### {kind}: {path.stat().st_size / 1e6:.0f} MB; pagoda {mine[1]}, llama-cpp-python "
           f"{version}\n\nLimits alongside: reads {reads[0]:.0f} to {reads[-1]:.0f} GB/s, int8 dot "
-          f"{dots[0]:.0f} to {dots[-1]:.0f} Gop/s.\n\n| case | pagoda, tokens/s | share of the limit "
-          "| llama.cpp, tokens/s | ratio |\n|---|---|---|---|---|")
+          f"{dots[0]:.0f} to {dots[-1]:.0f} Gop/s.\n\n| case | pagoda, tokens/s | share of the "
+          "limit | llama.cpp, tokens/s | ratio |\n|---|---|---|---|---|")
     for title, got in rows.items():
         ours, theirs = (statistics.median(g[i] for g in got) for i in (0, 1))
         ratio = statistics.median(g[0] / g[1] for g in got)
