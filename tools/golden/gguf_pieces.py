@@ -4,8 +4,8 @@
 
 Takes the pieces of tests/golden/tokenizers/llama2, the earlier a merge made one the higher its
 score, and all ways to cut a piece into two as merges, as converters of real models do. Writes
-tokenizer.json, pieces.gguf (no tensors, by the gguf package) and cases.jsonl: texts and their ids by
-the tokenizers package. Needs gguf and tokenizers.
+tokenizer.json, pieces.gguf (no tensors, by the gguf package) and cases.jsonl: texts and their ids
+by the tokenizers package. Needs gguf and tokenizers.
 """
 
 import argparse
@@ -18,8 +18,9 @@ from tokenizers import Tokenizer
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = "<tool>"
 TEXTS = ["", " ", "  two  spaces ", "Once upon a time, 12 cats sang.",
-         "caf\u00e9 \u4e2d\u6587 \U0001f600", "tabs\tand\nlines\n\n", f"{TOOL} x{TOOL}y", "It's the structure, isn't it?", "\u2581mark",
-         "aaaaaaaaaaaaaaaa", "The quick brown fox jumps over the lazy dog", "def f(x):\n    return x"]
+         "caf\u00e9 \u4e2d\u6587 \U0001f600", "tabs\tand\nlines\n\n", f"{TOOL} x{TOOL}y",
+         "It's the structure, isn't it?", "\u2581mark", "aaaaaaaaaaaaaaaa",
+         "The quick brown fox jumps over the lazy dog", "def f(x):\n    return x"]
 
 
 def all_cuts(ranked, ids):
