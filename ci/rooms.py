@@ -27,7 +27,7 @@ ROOMS = {room: {r for low in LEVELS[:at] for r in low} | {room}
 # Tests (x_test.c, test_x.h, tests/) see everything.
 FOLDERS = {
     "kernels/ref": ("include/pagoda",),
-    "kernels": ("include/pagoda", "kernels/cpu", "kernels/portable"),
+    "kernels": ("include/pagoda", "kernels/cpu", "kernels/portable", "kernels/cuda"),
     "backends/gpu": ("include/pagoda", "kernels"),
     "backends": ("include/pagoda", "kernels", "backends/gpu"),
     "plugins": ("include/pagoda", "plugins/layer"),

@@ -6,7 +6,8 @@
 //   top_p    the masses of what is left fall into 1024 bins by their keys; the bin in which the
 //            share to drop ends is cut into 1024 again, until its keys are one. What weighs less
 //            than 2^-40 has no mass and is not looked at; what is far from the best is summed in
-//            f32, and in full only if its rounding could matter
+//            f32, and in full only if its rounding could matter; of many tokens the first masses are
+//            near ones, and exact only if that could matter
 //   race     64 tokens at a time; those that may win by a cheap bound are computed. The best token
 //            runs first: blocks that could not win against it with the loudest noise are left out
 //
@@ -87,7 +88,7 @@ static float min_p_floor(const draw *d, float min_p) {
 
 // ---- top_p -------------------------------------------------------------------------------------
 
-enum { BIN_BITS = 10, FEW_BLOCKS = 128 };
+enum { BIN_BITS = 10, FEW_BLOCKS = 128, FEW_TOKENS = 4096 };
 _Static_assert(PGD_CPU_BINS == 1 << BIN_BITS, "bins of a level");
 
 static pgd_cpu_span span_of(uint32_t first, uint32_t last) {
@@ -156,26 +157,44 @@ static int64_t room_of(uint64_t sum, double tail, uint64_t share) {
     return (int64_t)((sum >> 24) * share + (((sum & 0xffffff) * share) >> 24)) - (int64_t)below;
 }
 
-// Finds the floor among live values from `low` on. Left are also logits below low, whose mass is
-// about `tail`: the more it is, the less is dropped above, so if the least and the most it can be
-// lead to the same key, that is the one. False when they do not.
-//   tail  0 = nothing is left there; else it is off by 2^-18 of it and the rounding of each token
-static bool floor_among(draw *d, cpu_live live, float low, double tail, uint64_t share) {
+// Live values from `low` on, among which the floor is looked for.
+typedef struct part {
+    cpu_live live;
+    float low;
+    int32_t near; // 1 = by near masses first
+    double tail; // mass of what is below low; 0 = nothing, else off by 2^-18 of it and the rounding
+                 // of each token
+} part;
+
+// The least and the most that may be dropped of the part, whose masses fall into these bins. The
+// more is below it, the less is dropped above. Near masses are off in the share to drop and in what
+// is taken off it.
+static void room_in(const part *p, int64_t n, const uint64_t *mass, uint64_t share, int64_t *least,
+                    int64_t *most) {
+    const double off = p->tail > 0 ? p->tail * 0x1p-17 + (double)n : 0;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < PGD_CPU_BINS; i++) {
+        sum += mass[i];
+    }
+    const int64_t wide = p->near != 0 ? (int64_t)(sum >> 25) + 2 * n + 2 : 0;
+    *most = room_of(sum, p->tail > off ? p->tail - off : 0, share) + wide;
+    *least = room_of(sum, p->tail + off, share) - wide;
+}
+
+// Finds the floor in a part. If the least and the most to drop lead to the same key, that is the
+// one. False when they do not.
+static bool floor_among(draw *d, const part *p, uint64_t share) {
     const cpu_row *row = d->row;
-    const double off = tail > 0 ? tail * 0x1p-17 + (double)row->n : 0;
-    pgd_cpu_span s = lines_of(d, low);
+    cpu_live live = p->live;
+    pgd_cpu_span s = lines_of(d, p->low);
     int64_t most = INT64_MIN;
     int64_t least = 0;
+    s.near = p->near;
     for (;;) {
         uint64_t mass[PGD_CPU_BINS + 1] = {0};
         row->k->f32_mass_bins(live.v, live.n, row->max, d->inverse, &s, mass);
         if (most == INT64_MIN) {
-            uint64_t sum = 0;
-            for (uint32_t i = 0; i < PGD_CPU_BINS; i++) {
-                sum += mass[i];
-            }
-            most = room_of(sum, tail > off ? tail - off : 0, share);
-            least = room_of(sum, tail + off, share);
+            room_in(p, row->n, mass, share, &least, &most);
         }
         const uint32_t bin = find_bin(&s, mass, &most);
         if (least < 0 || find_bin(&s, mass, &least) != bin) {
@@ -202,16 +221,25 @@ static void keep_top_p(draw *d, float top_p) {
     const float low = far_floor(d, W_NONE);
     const float near = far_floor(d, W_NEAR);
     if (near > low && row->k->f32_count_ge(row->top, row->blocks, low) > FEW_BLOCKS) {
-        const cpu_live live = cpu_row_live(row, near);
-        if (live.v != row->v) {
+        part p = {.live = cpu_row_live(row, near), .low = near};
+        if (p.live.v != row->v) {
             const double rest =
                 row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse, d->floor, near);
-            if (floor_among(d, live, near, rest * 0x1p+40, share)) {
+            p.tail = rest * 0x1p+40;
+            if (floor_among(d, &p, share)) {
                 return;
             }
         }
     }
-    (void)floor_among(d, cpu_row_live(row, low), low, 0, share);
+    part all = {.live = cpu_row_live(row, low), .low = low};
+    all.near = all.live.n > FEW_TOKENS && isfinite(low) && isfinite(row->max);
+    if (all.near != 0) {
+        if (floor_among(d, &all, share)) {
+            return;
+        }
+        all = (part){.live = cpu_row_live(row, low), .low = low};
+    }
+    (void)floor_among(d, &all, share);
 }
 
 // ---- the race ----------------------------------------------------------------------------------

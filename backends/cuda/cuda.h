@@ -14,6 +14,7 @@ enum { // CUdevice_attribute
 };
 
 enum { CUDA_HOST = 1, CUDA_DEVICE = 2 }; // CUmemorytype
+enum { CUDA_MAX_DYNAMIC_SHARED = 8 };    // CUfunction_attribute
 
 typedef struct cuda_copy_2d { // CUDA_MEMCPY2D
     size_t src_x;
@@ -39,10 +40,15 @@ typedef int (*cuda_retain_fn)(void **out_context, int device);
 typedef int (*cuda_release_fn)(int device);
 typedef int (*cuda_current_fn)(void *context);
 typedef int (*cuda_copy_2d_fn)(const cuda_copy_2d *copy, void *stream);
+typedef int (*cuda_set_attribute_fn)(void *function, int what, int value);
 typedef int (*cuda_instantiate_fn)(void **out_exec, void *graph, unsigned long long flags);
 
 // The fat binary, made at build time where there is nvcc; else the list is empty.
 extern const gpu_stream_image cuda_images[];
+extern const gpu_stream_image cuda_tuned_images[];
+
+// tuned.c
+extern const gpu_tuned cuda_tuned;
 
 extern const gpu_driver cuda_driver;
 

@@ -48,7 +48,15 @@ static const char *const names[GPU_STREAM_COUNT] = {
     [GPU_STREAM_graph_destroy] = "cuGraphDestroy",
 };
 
-enum { OWN_TEXT, OWN_RETAIN, OWN_RELEASE, OWN_CURRENT, OWN_COPY_2D, OWN_INSTANTIATE };
+enum {
+    OWN_TEXT,
+    OWN_RETAIN,
+    OWN_RELEASE,
+    OWN_CURRENT,
+    OWN_COPY_2D,
+    OWN_INSTANTIATE,
+    OWN_SET_ATTRIBUTE
+};
 
 static const char *const own_names[] = {
     [OWN_TEXT] = "cuGetErrorString",
@@ -57,6 +65,7 @@ static const char *const own_names[] = {
     [OWN_CURRENT] = "cuCtxSetCurrent",
     [OWN_COPY_2D] = "cuMemcpy2DAsync_v2",
     [OWN_INSTANTIATE] = "cuGraphInstantiateWithFlags",
+    [OWN_SET_ATTRIBUTE] = "cuFuncSetAttribute",
     NULL,
 };
 
@@ -103,6 +112,11 @@ static int graph_instantiate(const gpu_stream_device *d, void *graph, void **out
     return ((cuda_instantiate_fn)d->library->own[OWN_INSTANTIATE])(out_exec, graph, 0);
 }
 
+static int allow_shared(const gpu_stream_device *d, void *function, uint32_t bytes) {
+    return ((cuda_set_attribute_fn)d->library->own[OWN_SET_ATTRIBUTE])(
+        function, CUDA_MAX_DYNAMIC_SHARED, (int)bytes);
+}
+
 static const char *const libraries[] = {"libcuda.so.1", NULL};
 
 static const gpu_stream_vendor vendor = {
@@ -112,6 +126,9 @@ static const gpu_stream_vendor vendor = {
     .names = names,
     .own_names = own_names,
     .images = cuda_images,
+    .tuned = &cuda_tuned,
+    .tuned_images = cuda_tuned_images,
+    .allow_shared = allow_shared,
     .built_with = CUDA_BUILT_WITH,
     .error_text = error_text,
     .context_create = context_create,
@@ -129,4 +146,5 @@ static pgd_status load(const pgd_host *host, void **out_library) {
     return gpu_stream_load(host, &vendor, out_library);
 }
 
-const gpu_driver cuda_driver = {.kind = "cuda", .load = load, GPU_STREAM_DRIVER};
+const gpu_driver cuda_driver = {
+    .kind = "cuda", .tuned = &cuda_tuned, .load = load, GPU_STREAM_DRIVER};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "tuned.h"
 
 pgd_status gpu_fail(const pgd_device *d, const char *file, int32_t line, pgd_status code,
                     const char *fmt, ...) {
@@ -27,9 +28,13 @@ pgd_status gpu_plugin_open(const pgd_host *host, const gpu_driver *driver, void 
         .ops = &gpu_ops,
         .graph = &gpu_graph_table,
     };
-    gpu_backend *self = host->alloc(host, sizeof(*self), 0);
+    gpu_backend *self = NULL;
     char text[240];
     *out_backend = NULL;
+    if (driver->choose != NULL) {
+        PGD_TRY(driver->choose(host, &driver));
+    }
+    self = host->alloc(host, sizeof(*self), 0);
     if (self == NULL) {
         return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "%s: no memory for the backend",
                              driver->kind);
@@ -87,8 +92,17 @@ static pgd_status find(const gpu_backend *self, uint32_t i, gpu_device_facts *ou
     return self->driver->facts(self->host, self->library, i, out);
 }
 
+// The tuned kernels of a device, NULL and why not.
+static const gpu_tuned *tuned_of(const gpu_backend *self, const gpu_device_facts *f, char *reason,
+                                 size_t bytes) {
+    const gpu_tuned *t = self->driver->tuned;
+    reason[0] = '\0';
+    return t != NULL && t->usable(self->host, f, reason, bytes) ? t : NULL;
+}
+
 static pgd_status info(void *backend, uint32_t i, pgd_device_info *out) {
     const gpu_backend *self = backend;
+    char reason[96];
     const uint32_t floats = 1u << PGD_F32 | 1u << PGD_BF16 | 1u << PGD_F16;
     gpu_device_facts f;
     PGD_TRY(find(self, i, &f));
@@ -108,6 +122,11 @@ static pgd_status info(void *backend, uint32_t i, pgd_device_info *out) {
         .residual_dtype = PGD_F32,
         .kv_dtype = PGD_BF16,
     };
+    const gpu_tuned *tuned = tuned_of(self, &f, reason, sizeof(reason));
+    if (tuned != NULL) {
+        local.act_dtype = tuned->act_dtype;
+        local.dot_dtype = tuned->dot_dtype;
+    }
     snprintf(local.name, sizeof(local.name), "%s", f.name);
     snprintf(local.uri, sizeof(local.uri), "%s:%u", self->driver->kind, (unsigned)i);
     snprintf(local.pci, sizeof(local.pci), "%s", f.pci);
@@ -132,6 +151,7 @@ static pgd_status device_open(void *backend, uint32_t i, const pgd_device *next,
     self->host = b->host;
     self->driver = b->driver;
     self->facts = facts;
+    self->tuned = tuned_of(b, &facts, self->plain_reason, sizeof(self->plain_reason));
     pgd_status code = b->driver->open(b->host, b->library, i, &self->device);
     if (code != PGD_OK) {
         b->host->free(b->host, self);

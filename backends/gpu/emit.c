@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "tuned.h"
 
 static void fail_op(gpu_op *op, pgd_status code) {
     if (op->code == PGD_OK) {
@@ -128,7 +129,7 @@ k_view gpu_bind(gpu_op *op, gpu_work *w, int i, const char *name, const pgd_tens
 k_weight gpu_bind_weight(gpu_op *op, gpu_work *w, int i, const pgd_weight *weight) {
     (void)op;
     w->launch.memories[i] = weight->buffer->memory;
-    return weight->w;
+    return weight->matrices[0].w;
 }
 
 k_cache gpu_bind_cache(gpu_op *op, gpu_work *w, int i, const pgd_kv *kv, int32_t layer) {
@@ -185,6 +186,10 @@ static bool is_wanted(const gpu_work *w, const gpu_sizes *sizes) {
         is_special = rows <= w->split_rows && keys > GPU_SPLIT_KEYS;
         return is_special == (w->when == GPU_IF_SPLIT);
     }
+    if (w->when == GPU_IF_BETWEEN) {
+        const int32_t rows = rows_of(w, sizes);
+        return rows >= w->rows_least && rows <= w->rows_most;
+    }
     is_special = rows_of(w, sizes) == 1;
     return w->when == GPU_ALWAYS || is_special == (w->when == GPU_IF_ONE_ROW);
 }
@@ -217,7 +222,9 @@ pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, const g
 
 void gpu_emit(gpu_op *op, gpu_work *w, const void *params) {
     pgd_queue *q = op->x->queue;
-    const uint32_t bytes = pgd_portable_kernels[w->launch.kernel].params_bytes;
+    const int32_t own = w->launch.kernel - PGD_PORTABLE_COUNT;
+    const uint32_t bytes = own >= 0 ? gpu_of(op->d)->tuned->kernels[own].params_bytes
+                                    : pgd_portable_kernels[w->launch.kernel].params_bytes;
     if (op->code != PGD_OK) {
         return;
     }

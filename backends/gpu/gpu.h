@@ -41,6 +41,8 @@ typedef struct gpu_self {
     const gpu_driver *driver;
     void *device; // the driver's
     gpu_device_facts facts;
+    const gpu_tuned *tuned; // NULL: only the portable kernels, and why
+    char plain_reason[96];
 } gpu_self;
 
 struct pgd_buffer {
@@ -52,15 +54,35 @@ struct pgd_queue {
     void *queue;              // the driver's
     _Atomic uint64_t given;   // highest number given out
     _Atomic uint64_t reached; // highest number known to be reached
+    void *counters;           // GPU_COUNTERS_BYTES of zeros for tuned kernels, else NULL
     pgd_graph *recording;
     _Atomic int32_t fault; // first failure of a launch or copy, PGD_OK
 };
 
+// Rows of a weight of one format; the first is row `first` of the weight.
+typedef struct gpu_matrix {
+    int64_t first;
+    k_weight w;
+} gpu_matrix;
+
+enum { GPU_MATRICES = 4 };
+
 struct pgd_weight {
     pgd_weight_desc desc; // without parts and name
     pgd_buffer *buffer;
-    k_weight w;
+    uint64_t bytes;
+    uint32_t n_matrices; // at least 1; more than 1 with PGD_SCHEME_PARTS only
+    gpu_matrix matrices[GPU_MATRICES];
 };
+
+// The matrix that holds a row.
+static inline const gpu_matrix *gpu_weight_matrix(const pgd_weight *w, int64_t row) {
+    uint32_t i = 0;
+    while (i + 1 < w->n_matrices && row >= w->matrices[i + 1].first) {
+        i++;
+    }
+    return &w->matrices[i];
+}
 
 struct pgd_kv {
     pgd_kv_desc desc;
@@ -120,7 +142,7 @@ typedef bool (*gpu_check_fn)(gpu_check *c, const void *args, const pgd_weight_de
 extern const gpu_check_fn gpu_checks[PGD_OP_COUNT];
 bool gpu_check_weight(gpu_check *c, const pgd_weight_desc *w);
 bool gpu_check_kv(gpu_check *c, const pgd_kv_desc *kv);
-// Part i of a desc; fields that a smaller caller does not have are zero.
+// Part i of a desc with what the desc says about all; fields a smaller caller lacks are zero.
 pgd_weight_part gpu_weight_part(const pgd_weight_desc *w, uint32_t i);
 // Layout of a weight by what it is used for.
 int32_t gpu_weight_layout(const pgd_weight_desc *w);
@@ -128,8 +150,8 @@ int32_t gpu_weight_layout(const pgd_weight_desc *w);
 // ---- emit.c: addresses, live rows, launches ----------------------------------------------------
 
 // When a launch is wanted: a step of few rows over many keys is split, others are not; a product of
-// one row has a kernel of its own.
-enum { GPU_ALWAYS = 0, GPU_IF_SPLIT, GPU_IF_WHOLE, GPU_IF_ONE_ROW, GPU_IF_ROWS };
+// one row has a kernel of its own; tuned kernels have a range of rows each.
+enum { GPU_ALWAYS = 0, GPU_IF_SPLIT, GPU_IF_WHOLE, GPU_IF_ONE_ROW, GPU_IF_ROWS, GPU_IF_BETWEEN };
 
 // A launch and what makes its grid follow the live counts.
 typedef struct gpu_work {
@@ -142,7 +164,9 @@ typedef struct gpu_work {
     int32_t rows_from; // rows before it belong to other launches
     int32_t when;
     int32_t split_rows; // most rows of a step that is split
-    int32_t keys_axis;  // of groups: tiles of keys of the longest sequence, -1: none
+    int32_t rows_least; // of GPU_IF_BETWEEN, both included
+    int32_t rows_most;
+    int32_t keys_axis; // of groups: tiles of keys of the longest sequence, -1: none
 } gpu_work;
 
 // An op on its way to its launches. A failed step makes the further ones do nothing.
@@ -164,7 +188,7 @@ void gpu_op_open(gpu_op *op, const pgd_exec *x, const pgd_batch *batch, int32_t 
 gpu_work gpu_work_of(const gpu_op *op, int32_t kernel, int32_t rows_axis, int32_t rows_unit);
 // A tensor as memory `i` of the launch. An absent one is a view of nothing.
 k_view gpu_bind(gpu_op *op, gpu_work *w, int i, const char *name, const pgd_tensor *t);
-// A weight, a cache, and the exec's scratch.
+// The first matrix of a weight, a cache, and the exec's scratch.
 k_weight gpu_bind_weight(gpu_op *op, gpu_work *w, int i, const pgd_weight *weight);
 k_cache gpu_bind_cache(gpu_op *op, gpu_work *w, int i, const pgd_kv *kv, int32_t layer);
 k_view gpu_bind_scratch(gpu_op *op, gpu_work *w, int i, uint64_t bytes);
@@ -219,7 +243,10 @@ pgd_status gpu_run_product(const pgd_exec *x, const gpu_product *p) PGD_MUST_USE
 pgd_status gpu_run_front(const pgd_exec *x, const gpu_product *p) PGD_MUST_USE;
 
 // Bytes for x of a product as f32: 0 when it is taken as it lies.
-uint64_t gpu_product_scratch(const pgd_weight_desc *w, const pgd_tensor *x);
+uint64_t gpu_product_scratch(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x);
+// The tuned kernels of a product and their scratch; NULL: the portable ones.
+const char *gpu_tuned_product(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
+                              uint64_t *out_scratch);
 uint64_t gpu_attn_scratch(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *batch);
 uint64_t gpu_sample_scratch(const pgd_tensor *logits);
 

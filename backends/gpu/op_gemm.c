@@ -2,19 +2,31 @@
 //
 // The kernels take x as f32. x of another type, or rounded first, goes through scratch.
 #include "gpu.h"
+#include "tuned.h"
 
 static bool is_rounded(const pgd_weight_desc *w, const pgd_tensor *x) {
     return x->dtype != PGD_F32 ||
            (w->act_dtype != 0 && w->act_dtype != PGD_F32 && w->act_dtype != x->dtype);
 }
 
-uint64_t gpu_product_scratch(const pgd_weight_desc *w, const pgd_tensor *x) {
+const char *gpu_tuned_product(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
+                              uint64_t *out_scratch) {
+    const gpu_tuned *t = gpu_of(d)->tuned;
+    return t != NULL ? t->product(w, x, out_scratch) : NULL;
+}
+
+static uint64_t rounded_bytes(const pgd_weight_desc *w, const pgd_tensor *x) {
     return is_rounded(w, x) ? (uint64_t)x->shape[0] * (uint64_t)w->k * sizeof(float) : 0;
+}
+
+uint64_t gpu_product_scratch(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x) {
+    uint64_t bytes = 0;
+    return gpu_tuned_product(d, w, x, &bytes) != NULL ? bytes : rounded_bytes(w, x);
 }
 
 // x as f32 for the kernel: itself, or a rounded copy.
 static k_view bind_x(gpu_op *op, gpu_work *w, const pgd_tensor *x, const pgd_weight *weight) {
-    const uint64_t bytes = gpu_product_scratch(&weight->desc, x);
+    const uint64_t bytes = rounded_bytes(&weight->desc, x);
     gpu_work round = gpu_work_of(op, PGD_PORTABLE_round, 1, 1);
     k_round_params p = {
         .rows = gpu_rows(op), .n = (int32_t)weight->desc.k, .dtype = weight->desc.act_dtype};
@@ -30,26 +42,55 @@ static k_view bind_x(gpu_op *op, gpu_work *w, const pgd_tensor *x, const pgd_wei
     return p.out;
 }
 
-static int32_t kernel_of(const pgd_weight *weight, bool one) {
-    switch (weight->desc.dtype) {
-    case PGD_BF16: return one ? PGD_PORTABLE_gemm_bf16_r1 : PGD_PORTABLE_gemm_bf16_r8;
-    case PGD_F16: return one ? PGD_PORTABLE_gemm_f16_r1 : PGD_PORTABLE_gemm_f16_r8;
-    default: return one ? PGD_PORTABLE_gemm_f32_r1 : PGD_PORTABLE_gemm_f32_r8;
+static int32_t kernel_of(int32_t format, bool one) {
+    switch (format) {
+    case K_F32: return one ? PGD_PORTABLE_gemm_f32_r1 : PGD_PORTABLE_gemm_f32_r8;
+    case K_BF16: return one ? PGD_PORTABLE_gemm_bf16_r1 : PGD_PORTABLE_gemm_bf16_r8;
+    case K_F16: return one ? PGD_PORTABLE_gemm_f16_r1 : PGD_PORTABLE_gemm_f16_r8;
+    case K_Q8_0: return one ? PGD_PORTABLE_gemm_q8_0_r1 : PGD_PORTABLE_gemm_q8_0_r8;
+    case K_Q4_0: return one ? PGD_PORTABLE_gemm_q4_0_r1 : PGD_PORTABLE_gemm_q4_0_r8;
+    case K_Q4_K: return one ? PGD_PORTABLE_gemm_q4_k_r1 : PGD_PORTABLE_gemm_q4_k_r8;
+    case K_Q6_K: return one ? PGD_PORTABLE_gemm_q6_k_r1 : PGD_PORTABLE_gemm_q6_k_r8;
+    default: return one ? PGD_PORTABLE_gemm_blocks_r1 : PGD_PORTABLE_gemm_blocks_r8;
     }
 }
 
 // The product for one row, and for more: the same bits from either.
-static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
-                         const pgd_weight *weight) {
+static void emit_matrix(gpu_op *op, const gpu_work *made, const k_gemm_params *p) {
     for (int one = 1; one >= 0; one--) {
         gpu_work w = *made;
         w.when = one ? GPU_IF_ONE_ROW : GPU_IF_ROWS;
-        w.launch.kernel = kernel_of(weight, one);
+        w.launch.kernel = kernel_of(p->w.format, one);
         w.rows_unit = one ? 1 : K_ROWS;
         w.launch.groups[0] = p->w.layout == K_LAYOUT_GATED ? gpu_ceil(p->w.n / 2, K_COLUMNS / 2)
                                                            : gpu_ceil(p->w.n, K_COLUMNS);
         gpu_emit(op, &w, p);
     }
+}
+
+// Each matrix of the weight gives the columns of y that are its rows.
+static void emit_matrices(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
+                          const pgd_weight *weight) {
+    for (uint32_t i = 0; i < weight->n_matrices; i++) {
+        const gpu_matrix *m = &weight->matrices[i];
+        k_gemm_params part = *p;
+        part.w = m->w;
+        part.y.at += m->first * (int64_t)pgd_dtype_bytes(p->y.dtype);
+        part.aux.at += m->first * (int64_t)pgd_dtype_bytes(p->aux.dtype);
+        part.bias_at += m->first * (int64_t)sizeof(float);
+        emit_matrix(op, made, &part);
+    }
+}
+
+static void emit_product(gpu_op *op, gpu_work *made, k_gemm_params *p, const pgd_weight *weight,
+                         const pgd_tensor *x) {
+    uint64_t bytes = 0;
+    if (gpu_tuned_product(op->d, &weight->desc, x, &bytes) != NULL) {
+        gpu_of(op->d)->tuned->emit_product(op, made, p, weight, x);
+        return;
+    }
+    p->x = bind_x(op, made, x, weight);
+    emit_matrices(op, made, p, weight);
 }
 
 pgd_status gpu_op_gemm(const pgd_exec *x, const pgd_gemm_args *a) {
@@ -69,8 +110,7 @@ pgd_status gpu_op_gemm(const pgd_exec *x, const pgd_gemm_args *a) {
     if (a->aux_kind != PGD_AUX_NONE) {
         p.aux = gpu_bind(&op, &w, 5, "aux", &a->aux);
     }
-    p.x = bind_x(&op, &w, &a->x, a->w);
-    emit_product(&op, &w, &p, a->w);
+    emit_product(&op, &w, &p, a->w, &a->x);
     return op.code;
 }
 
@@ -120,8 +160,7 @@ static pgd_status run_gated(const pgd_exec *x, const pgd_gate_up_args *a, const 
                        .alpha = 1,
                        .act_alpha = a->act_alpha,
                        .act_limit = a->act_limit};
-    p.x = bind_x(&op, &w, from, a->w);
-    emit_product(&op, &w, &p, a->w);
+    emit_product(&op, &w, &p, a->w, from);
     return op.code;
 }
 
@@ -143,7 +182,7 @@ pgd_status gpu_op_gate_up(const pgd_exec *x, const pgd_gate_up_args *a) {
                                   .act = a->act,
                                   .act_alpha = a->act_alpha,
                                   .act_limit = a->act_limit};
-    if (a->w->w.layout == K_LAYOUT_GATED) {
+    if (gpu_weight_layout(&a->w->desc) == K_LAYOUT_GATED) {
         PGD_TRY(gpu_run_front(x, &product));
         return run_gated(x, a, a->norm_w.rank != 0 ? &a->normed : &a->x);
     }

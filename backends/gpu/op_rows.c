@@ -12,7 +12,6 @@ pgd_status gpu_op_embed(const pgd_exec *x, const pgd_embed_args *a) {
     k_embed_params p = {.w = gpu_bind_weight(&op, &w, 1, a->w),
                         .out = gpu_bind(&op, &w, 2, "out", &a->out),
                         .rows = gpu_rows(&op),
-                        .row_start = a->row_start,
                         .scale = a->scale == 0 ? 1.0F : a->scale};
     p.ids_at = op.batch == NULL
                    ? 0
@@ -27,7 +26,12 @@ pgd_status gpu_op_embed(const pgd_exec *x, const pgd_embed_args *a) {
         p.rows.n = op.batch->cap_tokens;
     }
     w.launch.groups[0] = gpu_ceil(p.w.k, K_SPAN);
-    gpu_emit(&op, &w, &p);
+    for (uint32_t i = 0; i < a->w->n_matrices; i++) { // each adds its rows to what lacks them
+        p.w = a->w->matrices[i].w;
+        p.row_start = (int32_t)(a->row_start + a->w->matrices[i].first);
+        p.keeps = i > 0;
+        gpu_emit(&op, &w, &p);
+    }
     return op.code;
 }
 

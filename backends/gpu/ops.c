@@ -70,10 +70,10 @@ static const pgd_tensor *product_x(int32_t op, const any_args *a) {
     }
 }
 
-static uint64_t scratch_of(const pgd_query *q, const any_args *a, const pgd_weight_desc *w,
-                           const pgd_kv_desc *kv) {
+static uint64_t scratch_of(const pgd_device *d, const pgd_query *q, const any_args *a,
+                           const pgd_weight_desc *w, const pgd_kv_desc *kv) {
     const pgd_tensor *x = product_x(q->op, a);
-    uint64_t bytes = x != NULL ? gpu_product_scratch(w, x) : 0;
+    uint64_t bytes = x != NULL ? gpu_product_scratch(d, w, x) : 0;
     uint64_t other = 0;
     if (q->op == PGD_OP_attn) {
         other = gpu_attn_scratch(&a->attn, kv, q->batch);
@@ -85,7 +85,29 @@ static uint64_t scratch_of(const pgd_query *q, const any_args *a, const pgd_weig
     return other > bytes ? other : bytes;
 }
 
-static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, uint64_t *out_scratch) {
+// The name of an op's kernels says what weights other than plain ones they read. Beside a portable
+// name stands why it is not a tuned one, where the driver has such.
+static void name_kernel(const pgd_device *d, int32_t op, const any_args *a,
+                        const pgd_weight_desc *w, pgd_support *out) {
+    const pgd_tensor *x = product_x(op, a);
+    uint64_t bytes = 0;
+    const char *tuned = x != NULL ? gpu_tuned_product(d, w, x, &bytes) : NULL;
+    if (tuned != NULL) {
+        snprintf(out->kernel, sizeof(out->kernel), "%s__%s", op_rows[op].name, tuned);
+        return;
+    }
+    const bool is_plain = w == NULL || w->scheme == PGD_SCHEME_PLAIN;
+    snprintf(out->kernel, sizeof(out->kernel), "%s%s%s__portable", op_rows[op].name,
+             is_plain ? "" : "_", is_plain ? "" : pgd_scheme_name(w->scheme));
+    if (x != NULL && gpu_of(d)->driver->tuned != NULL) {
+        snprintf(out->reason, sizeof(out->reason), "%s",
+                 gpu_of(d)->tuned == NULL ? gpu_of(d)->plain_reason
+                                          : "tuned kernels take weights of bf16 and f16, with x of "
+                                            "that type");
+    }
+}
+
+static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, pgd_support *out) {
     any_args local;
     pgd_weight_desc w_local;
     pgd_kv_desc kv_local;
@@ -109,7 +131,10 @@ static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, uint64_
     if (!gpu_checks[q->op](c, args, w, kv)) {
         return false;
     }
-    *out_scratch = scratch_of(q, args, w, kv);
+    out->level = PGD_LEVEL_NATIVE;
+    out->flags = PGD_SUPPORT_CAPTURABLE | PGD_SUPPORT_INVARIANT;
+    out->scratch = scratch_of(d, q, args, w, kv);
+    name_kernel(d, q->op, args, w, out);
     return true;
 }
 
@@ -119,11 +144,7 @@ pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support 
     gpu_check c = {.code = PGD_OK};
     pgd_support result = {.size = sizeof(result), .level = PGD_LEVEL_NONE};
     GPU_TAIL(d, pgd_query, query);
-    if (takes(d, q, &c, &result.scratch)) {
-        result.level = PGD_LEVEL_NATIVE;
-        result.flags = PGD_SUPPORT_CAPTURABLE | PGD_SUPPORT_INVARIANT;
-        snprintf(result.kernel, sizeof(result.kernel), "%s__portable", op_rows[q->op].name);
-    } else {
+    if (!takes(d, q, &c, &result)) {
         snprintf(result.reason, sizeof(result.reason), "%s", c.reason);
     }
     PGD_OUT(out, result);

@@ -6,6 +6,21 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "tuned.h"
+
+static void destroy(const pgd_device *d, pgd_queue *q) {
+    if (q != NULL) {
+        const gpu_self *self = gpu_of(d);
+        gpu_graph_table.destroy(d, q->recording);
+        if (q->queue != NULL) {
+            self->driver->queue_destroy(d->host, q->queue);
+        }
+        if (q->counters != NULL) {
+            self->driver->destroy(d->host, self->device, q->counters);
+        }
+        d->host->free(d->host, q);
+    }
+}
 
 static pgd_status create(const pgd_device *d, const pgd_queue_desc *desc, pgd_queue **out) {
     const gpu_self *self = gpu_of(d);
@@ -19,20 +34,16 @@ static pgd_status create(const pgd_device *d, const pgd_queue_desc *desc, pgd_qu
         return GPU_FAIL(d, PGD_OUT_OF_MEMORY, "no memory for a queue");
     }
     pgd_status code = self->driver->queue_create(d->host, self->device, a->role, &q->queue);
+    if (code == PGD_OK && self->tuned != NULL) {
+        code = self->driver->create(d->host, self->device, GPU_COUNTERS_BYTES, PGD_PLACE_DEVICE,
+                                    &q->counters);
+    }
     if (code != PGD_OK) {
-        d->host->free(d->host, q);
+        destroy(d, q);
         return code;
     }
     *out = q;
     return PGD_OK;
-}
-
-static void destroy(const pgd_device *d, pgd_queue *q) {
-    if (q != NULL) {
-        gpu_graph_table.destroy(d, q->recording);
-        gpu_of(d)->driver->queue_destroy(d->host, q->queue);
-        d->host->free(d->host, q);
-    }
 }
 
 pgd_status gpu_not_recording(const pgd_device *d, const pgd_queue *q, const char *what) {

@@ -57,6 +57,9 @@ void gpu_stream_close(const pgd_host *host, void *device) {
         if (d->module != NULL) {
             (void)d->api->module_unload(d->module);
         }
+        if (d->tuned_module != NULL) {
+            (void)d->api->module_unload(d->tuned_module);
+        }
     }
     if (d->context != NULL) {
         v->context_destroy(d->library, d->number, d->context);
@@ -224,7 +227,9 @@ pgd_status gpu_stream_queue_create(const pgd_host *host, void *device, int32_t r
 
 pgd_status gpu_stream_launch(const pgd_host *host, void *what, const gpu_launch *l) {
     queue *q = what;
-    const pgd_portable_kernel *k = &pgd_portable_kernels[l->kernel];
+    const int32_t own = l->kernel - PGD_PORTABLE_COUNT;
+    const gpu_kernel *tuned = own >= 0 ? &q->d->library->vendor->tuned->kernels[own] : NULL;
+    const uint32_t n_items = own >= 0 ? tuned->n_items : pgd_portable_kernels[l->kernel].n_items;
     uint64_t addresses[GPU_MEMORIES];
     void *params[GPU_MEMORIES + 1];
     PGD_TRY(enter(host, q->d));
@@ -235,7 +240,7 @@ pgd_status gpu_stream_launch(const pgd_host *host, void *what, const gpu_launch 
     }
     params[GPU_MEMORIES] = (void *)(uintptr_t)l->params; // read before the call returns
     return CALL(host, q->d, launch, q->d->functions[l->kernel], l->groups[0], l->groups[1],
-                l->groups[2], k->n_items, 1, 1, 0, q->stream, params, NULL);
+                l->groups[2], n_items, 1, 1, own >= 0 ? tuned->shared : 0, q->stream, params, NULL);
 }
 
 static pgd_status copy_row(const pgd_host *host, queue *q, const gpu_stream_rows *c) {

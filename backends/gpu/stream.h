@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 #include "driver.h"
+#include "tuned.h"
 
 // X(slot, parameters): the calls, which all return an error number, 0 = success.
 #define GPU_STREAM_CALLS(X)                                                                     \
@@ -98,7 +99,8 @@ typedef struct gpu_stream_device {
     int number;    // the vendor's
     void *context; // NULL where the number is the context
     void *module;
-    void *functions[PGD_PORTABLE_COUNT];
+    void *tuned_module; // NULL: the device has only the portable kernels
+    void *functions[PGD_PORTABLE_COUNT + GPU_MOST_TUNED];
     void *setup;          // stream that fills new memories
     _Atomic int32_t lost; // 1 once a call said so
 } gpu_stream_device;
@@ -128,7 +130,11 @@ struct gpu_stream_vendor {
     const char *const *names;       // GPU_STREAM_COUNT symbols
     const char *const *own_names;   // up to a NULL; a leading '?' marks one that may be absent
     const gpu_stream_image *images; // up to one with data NULL
-    const char *built_with;         // compiler of the images, NULL: there are none
+    const gpu_tuned *tuned;         // NULL: none
+    const gpu_stream_image *tuned_images;
+    // Lets a function have so much dynamic shared memory. An error number.
+    int (*allow_shared)(const gpu_stream_device *d, void *function, uint32_t bytes);
+    const char *built_with; // compiler of the images, NULL: there are none
     // Text of an error number; NULL is fine.
     const char *(*error_text)(const gpu_stream_library *l, int error);
     // Context of device `number`; made current by enter. Fails with an error number.

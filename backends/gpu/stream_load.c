@@ -275,6 +275,33 @@ static pgd_status load_module(const pgd_host *host, gpu_stream_device *d, const 
     return PGD_OK;
 }
 
+enum { PLAIN_SHARED = 48 << 10 }; // bytes a kernel gets without asking
+
+// The tuned kernels, where the device is to have them: what it said of itself counts on them.
+static pgd_status load_tuned(const pgd_host *host, gpu_stream_device *d, const char *arch) {
+    const gpu_stream_library *l = d->library;
+    const gpu_stream_vendor *v = l->vendor;
+    const gpu_tuned *t = v->tuned;
+    gpu_device_facts facts = {0};
+    char reason[96];
+    snprintf(facts.arch, sizeof(facts.arch), "%s", arch);
+    if (t == NULL || !t->usable(host, &facts, reason, sizeof(reason))) {
+        return PGD_OK;
+    }
+    PGD_TRY(gpu_stream_error(host, l, v->names[GPU_STREAM_module_load],
+                             d->api->module_load(&d->tuned_module, v->tuned_images[0].data)));
+    for (uint32_t i = 0; i < t->n_kernels; i++) {
+        const gpu_kernel *k = &t->kernels[i];
+        void **function = &d->functions[PGD_PORTABLE_COUNT + i];
+        PGD_TRY(gpu_stream_error(host, l, k->name,
+                                 d->api->module_function(function, d->tuned_module, k->name)));
+        if (k->shared > PLAIN_SHARED) {
+            PGD_TRY(gpu_stream_error(host, l, k->name, v->allow_shared(d, *function, k->shared)));
+        }
+    }
+    return PGD_OK;
+}
+
 pgd_status gpu_stream_load_kernels(const pgd_host *host, gpu_stream_device *d, const char *arch) {
     const gpu_stream_vendor *v = d->library->vendor;
     const char *path = host->option == NULL ? NULL : host->option(host, "kernels");
@@ -289,5 +316,5 @@ pgd_status gpu_stream_load_kernels(const pgd_host *host, gpu_stream_device *d, c
     }
     pgd_status code = load_module(host, d, arch, image);
     host->free(host, bytes);
-    return code;
+    return code == PGD_OK ? load_tuned(host, d, arch) : code;
 }

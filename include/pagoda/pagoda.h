@@ -89,6 +89,10 @@ typedef struct pgd_engine_options {
     // Weights of f32, bf16 and f16 are quantized while they are loaded: "q8_0", "q4_0", "q4_k",
     // "int8" ...; NULL or "none" = as they are stored.
     const char *quant;
+    // A step is planned and sent to the device before the tokens of the one before are seen, which
+    // the device puts in by itself. NULL or "auto": on devices that work beside the CPU (their
+    // memory is their own); "on"; "off". The tokens are the same.
+    const char *async_scheduling;
 } pgd_engine_options;
 
 // Opens the device, plans memory, loads the model.
@@ -148,6 +152,7 @@ typedef struct pgd_engine_stats {
     uint64_t n_step_retries;  // steps that failed on a healthy device and were computed again
     uint64_t max_stall_ns;    // longest step in which running answers waited for prompt tokens
     uint64_t n_limited_steps; // steps that took as many of these as they were allowed
+    uint64_t n_steps_ahead;   // steps sent to the device while the one before was on its way
 } pgd_engine_stats;
 
 PGD_API void pgd_engine_get_stats(const pgd_engine *engine, pgd_engine_stats *out);

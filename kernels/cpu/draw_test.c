@@ -163,6 +163,31 @@ static void mass_by_lines(void **state) {
     }
 }
 
+// Near masses are within 2^-26 of e^d and one, from the best to where nothing has mass.
+static void near_masses(void **state) {
+    const pgd_cpu_span s = {.low = -40.0f, .scale = 25.0f, .near = 1};
+    const float max = 0.75f;
+    uint64_t bins[PGD_CPU_BINS + 1];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        for (int i = 0; i < 4000; i++) {
+            const float x = max - (float)i * 0.0101f;
+            const double want = 0x1p40 * exp(((double)x - (double)max) * 0.7);
+            uint64_t sum = 0;
+            memset(bins, 0, sizeof(bins));
+            k->f32_mass_bins(&x, 1, max, 0.7, &s, bins);
+            for (int b = 0; b < PGD_CPU_BINS; b++) {
+                sum += bins[b];
+            }
+            if (x >= s.low) {
+                assert_true(fabs((double)sum - want) <= want * 0x1p-26 + 1.0);
+            } else {
+                assert_true(sum == 0);
+            }
+        }
+    }
+}
+
 enum { ROW = 331 };
 
 static void random_row(uint64_t *rng, float *x, int n) {
@@ -332,6 +357,7 @@ int main(void) {
         cmocka_unit_test(mass_is_close),
         cmocka_unit_test(mass_of_the_odd_ones),
         cmocka_unit_test(mass_by_lines),
+        cmocka_unit_test(near_masses),
         cmocka_unit_test(searches),
         cmocka_unit_test(exp_sum_is_close),
         cmocka_unit_test(changes_are_exact),

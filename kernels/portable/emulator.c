@@ -1,4 +1,5 @@
-// The emulator's fibers: one a work item, switched at K_SYNC and at the end, in item order.
+// The emulator's fibers: one a work item, switched at K_SYNC and at the end, in item order; warp by
+// warp where the items of a warp meet.
 //
 // A fiber is started once by makecontext and then lives as long as the process; every later switch
 // is a jump, which asks nothing of the system. An item that ends while another waits at K_SYNC
@@ -26,13 +27,16 @@ enum { STACK_BYTES = 128 * 1024, MOST_ITEMS = 256 };
 
 typedef void *jump[5]; // of __builtin_setjmp
 
+// Where a fiber stands that does not run.
+enum { AT_SYNC, AT_WARP, AT_END };
+
 typedef struct fiber {
     jump at;
     ucontext_t context; // of its start
     unsigned char *stack;
     void *fake; // of the address sanitizer
     int started;
-    int done;
+    int at_what;
 } fiber;
 
 static struct {
@@ -46,9 +50,12 @@ static struct {
     pgd_emulator_kernel kernel;
     k_u8 *const *m;
     const void *params;
+    pgd_emulator_lane lanes[MOST_ITEMS];
 } e;
 
 pgd_emulator_place pgd_emulator_at;
+k_u8 *pgd_emulator_shared;
+int pgd_emulator_backwards;
 
 #define NOT_INLINED __attribute__((noinline))
 
@@ -57,7 +64,8 @@ static NOT_INLINED void jump_to(jump to) {
 }
 
 // Back to the loop in run_group; returns when the item is entered again.
-static NOT_INLINED void leave(fiber *self) {
+static NOT_INLINED void leave(fiber *self, int at_what) {
+    self->at_what = at_what;
 #ifdef EMULATOR_ASAN
     __sanitizer_start_switch_fiber(&self->fake, e.caller_stack, e.caller_bytes);
 #endif
@@ -71,7 +79,20 @@ static NOT_INLINED void leave(fiber *self) {
 }
 
 void pgd_emulator_sync(void) {
-    leave(&e.fibers[pgd_emulator_at.item]);
+    leave(&e.fibers[pgd_emulator_at.item], AT_SYNC);
+}
+
+pgd_emulator_lane *pgd_emulator_own(void) {
+    return &e.lanes[pgd_emulator_at.item];
+}
+
+// The lanes of a warp run in order, so the last one to come is its last lane.
+void pgd_emulator_together(void (*f)(pgd_emulator_lane *lanes)) {
+    const k_i32 item = pgd_emulator_at.item;
+    if (item % PGD_EMULATOR_WARP == PGD_EMULATOR_WARP - 1) {
+        f(&e.lanes[item / PGD_EMULATOR_WARP * PGD_EMULATOR_WARP]);
+    }
+    leave(&e.fibers[item], AT_WARP);
 }
 
 // An item of one group after the other.
@@ -82,8 +103,7 @@ static void start(void) {
 #endif
     for (;;) {
         e.kernel(e.m, e.params);
-        self->done = 1;
-        leave(self);
+        leave(self, AT_END);
     }
 }
 
@@ -103,19 +123,40 @@ static NOT_INLINED void enter(fiber *f) {
 #endif
 }
 
-// One round lets each item run to its next K_SYNC. 0, or -2 when some ended and some did not.
-static int run_group(void) {
-    k_u32 n_done;
+// Lets the items [first, behind) run until all are AT_SYNC or all AT_END. -2: neither.
+static int run_warp(k_u32 first, k_u32 behind) {
+    int at_what;
     do {
-        n_done = 0;
-        for (k_u32 i = 0; i < e.n_items; i++) {
+        for (k_u32 i = first; i < behind; i++) {
             pgd_emulator_at.item = (k_i32)i;
-            e.fibers[i].done = 0;
             enter(&e.fibers[i]);
-            n_done += (k_u32)e.fibers[i].done;
+            if (e.fibers[i].at_what != e.fibers[first].at_what) {
+                return -2;
+            }
         }
-    } while (n_done == 0);
-    return n_done == e.n_items ? 0 : -2;
+        at_what = e.fibers[first].at_what;
+    } while (at_what == AT_WARP);
+    return at_what;
+}
+
+// 0, or -2 when some items ended and some did not.
+static int run_group(void) {
+    const k_u32 n_warps = (e.n_items + PGD_EMULATOR_WARP - 1) / PGD_EMULATOR_WARP;
+    int at_what;
+    do {
+        at_what = -1;
+        for (k_u32 i = 0; i < n_warps; i++) {
+            const k_u32 w = pgd_emulator_backwards ? n_warps - 1 - i : i;
+            const k_u32 first = w * PGD_EMULATOR_WARP;
+            const k_u32 behind = first + PGD_EMULATOR_WARP;
+            const int here = run_warp(first, behind < e.n_items ? behind : e.n_items);
+            if (here < 0 || (at_what >= 0 && here != at_what)) {
+                return -2;
+            }
+            at_what = here;
+        }
+    } while (at_what == AT_SYNC);
+    return 0;
 }
 
 static int make_fibers(k_u32 n_items) {

@@ -27,11 +27,32 @@ extern pgd_emulator_place pgd_emulator_at;
 // Goes on when every item of the group has come here.
 void pgd_emulator_sync(void);
 
+// Warps, for kernels that know them (kernels/cuda): 32 neighbouring items meet without the others.
+enum { PGD_EMULATOR_WARP = 32, PGD_EMULATOR_LANE_BYTES = 64 };
+
+// What the items of a warp hand each other: a lane reads and writes its own, f all of them.
+typedef union pgd_emulator_lane {
+    k_u32 words[PGD_EMULATOR_LANE_BYTES / 4];
+    float floats[PGD_EMULATOR_LANE_BYTES / 4];
+    const k_u8 *address;
+} pgd_emulator_lane;
+pgd_emulator_lane *pgd_emulator_own(void);
+
+// Goes on when all 32 items of the warp have come here and the last of them has run f on their
+// lanes. A lane that is at another barrier, or has ended, makes the run fail.
+void pgd_emulator_together(void (*f)(pgd_emulator_lane *lanes));
+
+// Shared memory whose size a launch says: set by the caller of pgd_emulator_run.
+extern k_u8 *pgd_emulator_shared;
+// 1: the warps of a group take turns from the last to the first, so that a barrier that is missing
+// shows in one of the two orders.
+extern int pgd_emulator_backwards;
+
 // A kernel: eight memories and its parameters.
 typedef void (*pgd_emulator_kernel)(k_u8 *const *m, const void *params);
 
 // Runs all groups, one after the other, of n_items items each.
-//   fails  -1 if there is no memory for the fibers' stacks
+//   fails  -1 if there is no memory for the fibers' stacks, -2 if items wait at different barriers
 int pgd_emulator_run(pgd_emulator_kernel kernel, const k_u32 groups[3], k_u32 n_items,
                      k_u8 *const *m, const void *params);
 
@@ -88,16 +109,20 @@ static inline k_u64 k_bits64_of(double f) {
     return u;
 }
 
-static inline float k_f16_load(const k_u16 *p, k_i64 i) {
-    const k_u32 sign = (k_u32)(p[i] & 0x8000u) << 16;
-    const k_u32 exponent = (p[i] >> 10) & 0x1fu;
-    const k_u32 fraction = p[i] & 0x3ffu;
+static inline float k_f16_of(k_u32 code) {
+    const k_u32 sign = (code & 0x8000u) << 16;
+    const k_u32 exponent = code >> 10 & 0x1fu;
+    const k_u32 fraction = code & 0x3ffu;
     float v;
     if (exponent == 0) {
         v = (float)fraction * 0x1p-24F;
         return sign != 0 ? -v : v;
     }
     return k_f32_of(sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | fraction << 13);
+}
+
+static inline float k_f16_load(const k_u16 *p, k_i64 i) {
+    return k_f16_of(p[i]);
 }
 
 // Nearest, ties to even.

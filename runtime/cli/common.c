@@ -53,6 +53,8 @@ const cli_flag cli_engine_flags[] = {
                   "prompts may be cut (default true)"),
     CLI_FLAG_TEXT(0, "scheduling-policy", "NAME", &cli_engine.scheduling_policy,
                   "fcfs or priority (default fcfs)"),
+    CLI_FLAG_TEXT(0, "async-scheduling", "NAME", &cli_engine.async_scheduling,
+                  "on, off: a step is sent before the last one's tokens are seen (default auto)"),
     CLI_FLAG_REAL(0, "watermark", "SHARE", &cli_engine.watermark, 0, 1,
                   "blocks that admission leaves free (default 0)"),
     CLI_FLAG_BOOL(0, "reserve-full-prompt", &cli_engine.reserve_full_prompt,
@@ -140,6 +142,7 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .no_deterministic = !v->deterministic,
         .step_timeout_ms = (uint32_t)v->step_timeout_ms,
         .standby = v->standby,
+        .async_scheduling = v->async_scheduling,
         .quant = v->quant,
         .progress = cli_load_progress.fn,
     };

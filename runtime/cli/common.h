@@ -22,6 +22,7 @@ typedef struct cli_engine_values {
     int32_t max_num_batched_tokens;
     int32_t long_prefill_token_threshold;
     int32_t max_stall_ms;
+    const char *async_scheduling;
     int32_t threads;
     int32_t allow_slow;
     int32_t enable_prefix_caching;

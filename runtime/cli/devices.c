@@ -40,6 +40,33 @@ static pgd_status field(pgd_text *t, const char *key, const char *value) {
 
 // ---- devices ---------------------------------------------------------------------------------
 
+// "GPU-01234567-89ab-cdef-0123-456789abcdef", "" for none.
+static void format_uuid(const uint8_t *uuid, char out[41]) {
+    static const uint8_t none[16];
+    size_t n = 4;
+    if (memcmp(uuid, none, sizeof(none)) == 0) {
+        out[0] = '\0';
+        return;
+    }
+    memcpy(out, "GPU-", 5);
+    for (int i = 0; i < 16; i++) {
+        const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        n += (size_t)snprintf(out + n, 41 - n, "%s%02x", dash, uuid[i]);
+    }
+}
+
+// The names of the chip itself, one a line.
+static void print_chip(const pgd_device_info *info) {
+    char uuid[41];
+    format_uuid(info->uuid, uuid);
+    if (info->pci[0] != '\0') {
+        printf("           pci:%s\n", info->pci);
+    }
+    if (uuid[0] != '\0') {
+        printf("           uuid:%s\n", uuid);
+    }
+}
+
 static void print_device(const pgd_dev_candidate *c) {
     const char *uri = c->info.uri[0] != '\0' ? c->info.uri : c->manifest->kind;
     if (c->usable) {
@@ -51,17 +78,21 @@ static void print_device(const pgd_dev_candidate *c) {
         if (!c->usable) {
             printf("%-10s refused\n", uri[0] != '\0' ? uri : "?");
         }
+        print_chip(&c->info);
         printf("           %s: %s\n", c->manifest->path, c->reason);
     }
 }
 
 static pgd_status json_device(pgd_text *t, const pgd_dev_candidate *c) {
+    char uuid[41];
+    format_uuid(c->info.uuid, uuid);
     PGD_TRY(pgd_text_format(t, "%s{", t->ptr[t->len - 1] == '[' ? "" : ","));
     PGD_TRY(field(t, "uri", c->info.uri));
     PGD_TRY(field(t, "kind", c->manifest->kind));
     PGD_TRY(field(t, "name", c->info.name));
     PGD_TRY(field(t, "arch", c->info.arch));
     PGD_TRY(field(t, "pci", c->info.pci));
+    PGD_TRY(field(t, "uuid", uuid));
     PGD_TRY(pgd_text_format(t, ",\"memory_bytes\":%llu,\"units\":%u,\"usable\":%s",
                             (unsigned long long)c->info.bytes, c->info.units,
                             c->usable ? "true" : "false"));

@@ -5,6 +5,9 @@
 
 #include "base/fail.h"
 #include "base/mem.h"
+#include "dev/staging.h"
+
+enum { MOST_STAGING = 2 };
 
 struct pgd_dev_batch {
     const pgd_device *d;
@@ -15,6 +18,10 @@ struct pgd_dev_batch {
     uint64_t mask_bytes;  // of a row
     pgd_copy *copies;     // [2 + (1 + n_groups) * cap_slots]
     uint32_t n_copies;
+    // Where uploads are read from while the mirror is filled again; used in turn, 0: the mirror.
+    pgd_dev_staging staging[MOST_STAGING];
+    int32_t n_staging;
+    int32_t turn;
 };
 
 static uint64_t place(uint64_t *end, uint64_t n, uint64_t item_bytes) {
@@ -80,6 +87,26 @@ uint64_t pgd_dev_batch_bytes(const pgd_dev_batch_desc *desc) {
     return lay_out(desc, &view, &fixed);
 }
 
+static pgd_status make_memory(pgd_dev_batch *b, const pgd_dev_batch_desc *desc) {
+    const pgd_buffer_desc buffer = {
+        .size = sizeof(buffer), .use = PGD_USE_BATCH, .bytes = b->bytes, .align = 64};
+    b->mirror = pgd_mem_alloc_aligned(b->bytes, 64);
+    b->copies = pgd_mem_alloc(2 + (1 + (size_t)b->view.n_groups) * (size_t)desc->cap_seqs,
+                              sizeof(*b->copies));
+    if (b->mirror == NULL || b->copies == NULL) {
+        return PGD_MEM_FAIL("the batch", b->bytes);
+    }
+    b->view.mirror = b->mirror;
+    const pgd_status status = b->d->memory->create(b->d, &buffer, &b->view.mem);
+    PGD_TRY(pgd_fail_note(status, "making the batch block of %llu bytes",
+                          (unsigned long long)buffer.bytes));
+    for (int32_t i = 0; desc->n_ahead > 0 && i < MOST_STAGING; i++) {
+        PGD_TRY(pgd_dev_staging_create(b->d, b->bytes, &b->staging[i]));
+        b->n_staging++;
+    }
+    return PGD_OK;
+}
+
 pgd_status pgd_dev_batch_create(const pgd_device *d, const pgd_dev_batch_desc *desc,
                                 pgd_dev_batch **out) {
     *out = NULL;
@@ -90,23 +117,11 @@ pgd_status pgd_dev_batch_create(const pgd_device *d, const pgd_dev_batch_desc *d
     b->d = d;
     b->bytes = lay_out(desc, &b->view, &b->fixed_bytes);
     b->mask_bytes = mask_bytes(desc);
-    b->mirror = pgd_mem_alloc_aligned(b->bytes, 64);
-    b->copies = pgd_mem_alloc(2 + (1 + (size_t)b->view.n_groups) * (size_t)desc->cap_seqs,
-                              sizeof(*b->copies));
-    if (b->mirror == NULL || b->copies == NULL) {
-        uint64_t bytes = b->bytes;
-        pgd_dev_batch_destroy(b);
-        return PGD_MEM_FAIL("the batch", bytes);
-    }
-    const pgd_buffer_desc buffer = {
-        .size = sizeof(buffer), .use = PGD_USE_BATCH, .bytes = b->bytes, .align = 64};
-    pgd_status status = d->memory->create(d, &buffer, &b->view.mem);
+    const pgd_status status = make_memory(b, desc);
     if (status != PGD_OK) {
         pgd_dev_batch_destroy(b);
-        return pgd_fail_note(status, "making the batch block of %llu bytes",
-                             (unsigned long long)buffer.bytes);
+        return status;
     }
-    b->view.mirror = b->mirror;
     *out = b;
     return PGD_OK;
 }
@@ -117,6 +132,9 @@ void pgd_dev_batch_destroy(pgd_dev_batch *b) {
     }
     if (b->view.mem != NULL) {
         b->d->memory->destroy(b->d, b->view.mem);
+    }
+    for (int32_t i = 0; i < b->n_staging; i++) {
+        pgd_dev_staging_destroy(b->d, &b->staging[i]);
     }
     pgd_mem_free(b->mirror);
     pgd_mem_free(b->copies);
@@ -166,7 +184,21 @@ void pgd_dev_batch_mask(pgd_dev_batch *b, int32_t slot, const uint32_t *words) {
     add_copy(b, at, b->mask_bytes);
 }
 
+// The mirror is free for the next step, while the device reads this one from here.
+static void stage(pgd_dev_batch *b) {
+    unsigned char *to = b->staging[b->turn].host;
+    for (uint32_t i = 0; i < b->n_copies; i++) {
+        pgd_copy *c = &b->copies[i];
+        memcpy(to + c->dst_offset, b->mirror + c->dst_offset, (size_t)c->bytes);
+        c->src_offset = (uint64_t)(uintptr_t)(to + c->dst_offset);
+    }
+    b->turn = (b->turn + 1) % b->n_staging;
+}
+
 pgd_status pgd_dev_upload_batch(pgd_dev_batch *b, pgd_queue *q) {
     add_copy(b, 0, b->fixed_bytes);
+    if (b->n_staging > 0) {
+        stage(b);
+    }
     return b->d->queue->copy(b->d, q, b->copies, b->n_copies);
 }

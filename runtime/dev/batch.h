@@ -22,6 +22,7 @@ typedef struct pgd_dev_batch_desc {
     int32_t cap_out;    // output rows of a step, 0 = cap_seqs
     int32_t cap_bias;   // bias entries of a step, 0 = none
     int32_t vocab;      // bits of a mask row, 0 = no masks; each slot has one row
+    int32_t n_ahead;    // uploads that may be on their way while the next step is filled, 0 or 1
 } pgd_dev_batch_desc;
 
 // d and its memory table outlive the batch.
@@ -33,7 +34,7 @@ uint64_t pgd_dev_batch_bytes(const pgd_dev_batch_desc *desc);
 // What op arguments point to; fixed for life.
 const pgd_batch *pgd_dev_batch_view(const pgd_dev_batch *b);
 
-// Clears the mirror for the next step; the device has finished the one before.
+// Clears the mirror for the next step. The device has finished all uploads but n_ahead.
 pgd_batch_head *pgd_dev_batch_begin(pgd_dev_batch *b);
 // An array of the mirror by its byte offset in the view.
 void *pgd_dev_batch_array(pgd_dev_batch *b, uint64_t offset);

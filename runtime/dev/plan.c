@@ -64,6 +64,7 @@ static pgd_status ask_native(asking *s, int32_t op, const void *args) {
     s->place->scratch = support.scratch > s->place->scratch ? support.scratch : s->place->scratch;
     if (op == s->query->op) {
         memcpy(s->place->kernel, support.kernel, sizeof(s->place->kernel));
+        memcpy(s->place->reason, support.reason, sizeof(s->place->reason));
     }
     return PGD_OK;
 }

@@ -117,30 +117,37 @@ static pgd_status grow_logprobs(engine_choice *c, int32_t n) {
     return PGD_OK;
 }
 
+// A step whose tokens are there.
+typedef struct emission {
+    pgd_engine *e;
+    const engine_flight *f;
+} emission;
+
 // Columns [0, n] of output row `out` into row `at` of the three arrays.
-static void copy_logprobs(const pgd_engine *e, int32_t out, size_t columns, size_t at,
+static void copy_logprobs(const emission *m, int32_t out, size_t columns, size_t at,
                           float *logprobs, int32_t *ids, int32_t *ranks) {
-    const size_t from = (size_t)out * ((size_t)e->limits.max_logprobs + 1);
-    memcpy(logprobs + at * columns, e->logprobs + from, columns * sizeof(*logprobs));
-    memcpy(ids + at * columns, e->logprob_ids + from, columns * sizeof(*ids));
-    ranks[at] = e->ranks[out];
+    const engine_flight *f = m->f;
+    const size_t from = (size_t)out * ((size_t)m->e->limits.max_logprobs + 1);
+    memcpy(logprobs + at * columns, f->logprobs + from, columns * sizeof(*logprobs));
+    memcpy(ids + at * columns, f->logprob_ids + from, columns * sizeof(*ids));
+    ranks[at] = f->ranks[out];
 }
 
-static void add_logprobs(pgd_engine *e, engine_choice *c, int32_t out) {
+static void add_logprobs(const emission *m, engine_choice *c, int32_t out) {
     if (c->request->n_logprobs < 0) {
         return;
     }
     const int32_t n = c->seq.n_tokens - c->seq.n_prompt;
-    copy_logprobs(e, out, (size_t)c->request->n_logprobs + 1, (size_t)n - 1, c->logprobs,
+    copy_logprobs(m, out, (size_t)c->request->n_logprobs + 1, (size_t)n - 1, c->logprobs,
                   c->logprob_ids, c->ranks);
-    c->cumulative += (double)e->logprobs[(size_t)out * ((size_t)e->limits.max_logprobs + 1)];
+    c->cumulative += (double)m->f->logprobs[(size_t)out * ((size_t)m->e->limits.max_logprobs + 1)];
 }
 
-static void add_scores(const pgd_engine *e, const pgd_step_row *row) {
+static void add_scores(const emission *m, const pgd_step_row *row) {
     const engine_choice *c = row->seq->owner;
     pgd_request *r = c->request;
     for (int32_t i = 0; i < row->n_scored; i++) {
-        copy_logprobs(e, row->out_scored + i, (size_t)r->n_prompt_logprobs + 1,
+        copy_logprobs(m, row->out_scored + i, (size_t)r->n_prompt_logprobs + 1,
                       (size_t)(row->scored + i), r->prompt_logprobs, r->prompt_logprob_ids,
                       r->prompt_ranks);
     }
@@ -157,8 +164,9 @@ static void count_token(pgd_engine *e, engine_choice *c) {
     e->stats.n_generated_tokens++;
 }
 
-static pgd_status add_token(pgd_engine *e, engine_choice *c, int32_t out) {
-    const int32_t token = e->ids[out];
+static pgd_status add_token(const emission *m, engine_choice *c, int32_t out) {
+    pgd_engine *e = m->e;
+    const int32_t token = m->f->ids[out];
     if (token < 0 || token >= e->config->vocab) {
         // What it wrote into the cache may be no numbers either: nobody is to find it.
         pgd_kv_cache_forget(e->cache, &c->seq, 0);
@@ -166,27 +174,35 @@ static pgd_status add_token(pgd_engine *e, engine_choice *c, int32_t out) {
     }
     PGD_TRY(grow_logprobs(c, c->seq.n_tokens - c->seq.n_prompt + 1));
     pgd_sample_accept(&c->seq, token);
+    pgd_kv_cache_learn(e->cache, &c->seq);
     count_token(e, c);
-    add_logprobs(e, c, out);
+    add_logprobs(m, c, out);
     return add_text(c, token);
 }
 
-static void emit_row(pgd_engine *e, const pgd_step_row *row) {
+// A row whose answer has ended since (one that stopped while its next token was on its way, or was
+// cancelled) gives nothing.
+static void emit_row(const emission *m, const pgd_step_row *row) {
+    pgd_engine *e = m->e;
     pgd_seq *seq = row->seq;
-    engine_choice *c = seq->owner;
-    if (c->started_ns == 0) {
-        c->started_ns = e->step_ns;
+    engine_choice *c = seq != NULL ? seq->owner : NULL;
+    if (c == NULL || c->ended) {
+        return;
     }
-    add_scores(e, row);
+    if (c->started_ns == 0) {
+        c->started_ns = m->f->began_ns;
+    }
+    add_scores(m, row);
     if (row->out < 0) {
         return;
     }
+    seq->n_ahead--;
     if (c->logits != NULL) {
         size_t vocab = (size_t)e->config->vocab;
-        memcpy(c->logits, e->logits + (size_t)row->out * vocab, vocab * sizeof(float));
+        memcpy(c->logits, m->f->logits + (size_t)row->out * vocab, vocab * sizeof(float));
     }
     const char *error = NULL;
-    if (add_token(e, c, row->out) != PGD_OK) {
+    if (add_token(m, c, row->out) != PGD_OK) {
         seq->finish = PGD_FINISH_ERROR;
         error = pgd_fail_last();
     }
@@ -199,9 +215,10 @@ static void emit_row(pgd_engine *e, const pgd_step_row *row) {
 }
 
 // In the order of scheduling, in which blocks are to be given back.
-void pgd_engine_emit(pgd_engine *e) {
+void pgd_engine_emit(pgd_engine *e, const engine_flight *f) {
+    const emission m = {.e = e, .f = f};
     e->emit_ns = pgd_clock_ns();
-    for (int32_t i = 0; i < e->step.n_rows; i++) {
-        emit_row(e, &e->step.rows[e->step.turns[i]]);
+    for (int32_t i = 0; i < f->step.n_rows; i++) {
+        emit_row(&m, &f->step.rows[f->step.turns[i]]);
     }
 }

@@ -45,27 +45,13 @@ static pgd_status open_text(pgd_engine *e) {
 }
 
 static pgd_status make_room(pgd_engine *e) {
-    size_t n = (size_t)e->limits.max_num_seqs;
-    e->step.cap_rows = e->limits.max_num_seqs;
-    e->step.rows = pgd_mem_alloc(n, sizeof(*e->step.rows));
-    e->ids = pgd_mem_alloc(n, sizeof(*e->ids));
-    if (e->step.rows == NULL || e->ids == NULL) {
-        return PGD_MEM_FAIL("the step", n * sizeof(*e->step.rows));
-    }
-    const size_t vocab = (size_t)e->config->vocab;
-    const size_t n_out = n + (size_t)e->limits.max_scored;
-    const size_t cells = n_out * ((size_t)e->limits.max_logprobs + 1);
-    e->logprobs = pgd_mem_alloc(cells, sizeof(*e->logprobs));
-    e->logprob_ids = pgd_mem_alloc(cells, sizeof(*e->logprob_ids));
-    e->ranks = pgd_mem_alloc(n_out, sizeof(*e->ranks));
-    e->counts = pgd_mem_alloc(ENGINE_COUNT_ROWS * vocab, sizeof(*e->counts));
-    if (e->logprobs == NULL || e->logprob_ids == NULL || e->ranks == NULL || e->counts == NULL) {
-        return PGD_MEM_FAIL("log probabilities and counts", ENGINE_COUNT_ROWS * vocab * 4);
-    }
-    if (e->limits.keep_logits) {
-        e->logits = pgd_mem_alloc(n, vocab * sizeof(float));
-        if (e->logits == NULL) {
-            return PGD_MEM_FAIL("the logits", n * vocab * sizeof(float));
+    const size_t n = (size_t)e->limits.max_num_seqs;
+    for (int32_t i = 0; i < ENGINE_FLIGHTS; i++) {
+        pgd_step *step = &e->flights[i].step;
+        step->cap_rows = e->limits.max_num_seqs;
+        step->rows = pgd_mem_alloc(n, sizeof(*step->rows));
+        if (step->rows == NULL) {
+            return PGD_MEM_FAIL("the step", n * sizeof(*step->rows));
         }
     }
     return PGD_OK;
@@ -99,6 +85,7 @@ pgd_status pgd_engine_load(pgd_engine *e, const pgd_load_plan *plan) {
     PGD_TRY(pgd_model_create(&desc, pgd_dev_batch_view(e->batch), e->queue, &e->model));
     PGD_TRY(pgd_model_bind(e->model, l->num_blocks));
     PGD_TRY(pgd_dev_exec_create(e->dev, e->queue, e->needs.scratch_bytes, &e->exec));
+    PGD_TRY(pgd_engine_make_flights(e));
     e->kv_bytes = pgd_model_kv_bytes(e->model);
     return pgd_model_record(e->model, e->exec);
 }
@@ -195,6 +182,7 @@ void pgd_engine_unload(pgd_engine *e) {
     pgd_dev_exec_destroy(e->dev, e->exec);
     pgd_model_destroy(e->model);
     pgd_dev_batch_destroy(e->batch);
+    pgd_engine_free_flights(e);
     pgd_dev_close(e->dev);
     e->exec = NULL;
     e->model = NULL;
@@ -214,13 +202,9 @@ void pgd_engine_destroy(pgd_engine *e) {
     pgd_engine_unload(e);
     pgd_sched_destroy(e->sched);
     pgd_kv_cache_destroy(e->cache);
-    pgd_mem_free(e->step.rows);
-    pgd_mem_free(e->ids);
-    pgd_mem_free(e->logits);
-    pgd_mem_free(e->logprobs);
-    pgd_mem_free(e->logprob_ids);
-    pgd_mem_free(e->ranks);
-    pgd_mem_free(e->counts);
+    for (int32_t i = 0; i < ENGINE_FLIGHTS; i++) {
+        pgd_mem_free(e->flights[i].step.rows);
+    }
     pgd_text_template_close(e->chat);
     pgd_text_tokenizer_close(e->tokenizer);
     pgd_load_config_free(e->config);
@@ -249,7 +233,7 @@ void pgd_engine_get_info(const pgd_engine *e, pgd_engine_info *out) {
         .block_size = e->limits.block_size,
         .vocab_size = e->config->vocab,
         .n_layers = e->config->n_layers,
-        .n_steps = e->step.number,
+        .n_steps = e->n_steps,
         .n_preemptions = pgd_sched_get_stats(e->sched)->n_preemptions,
         .n_prompt_tokens_asked = pgd_sched_get_stats(e->sched)->n_asked,
         .n_prompt_tokens_cached = pgd_sched_get_stats(e->sched)->n_hit,
@@ -266,8 +250,8 @@ void pgd_engine_get_stats(const pgd_engine *e, pgd_engine_stats *out) {
     s.n_waiting = pgd_sched_n_waiting(e->sched);
     s.num_blocks = pgd_kv_pool_usable(pool);
     s.blocks_used = s.num_blocks - pgd_kv_pool_free_count(pool);
-    s.step_tokens = e->step.n_tokens;
-    s.n_steps = e->step.number;
+    s.step_tokens = e->step_tokens;
+    s.n_steps = e->n_steps;
     s.prefill_limit = pgd_engine_pace_limit(&e->pace);
     s.max_stall_ns = e->pace.longest_ns;
     s.n_limited_steps = e->pace.n_limited;

@@ -20,14 +20,14 @@ static pgd_status send_counts(pgd_engine *e, const pgd_copy *list, uint32_t n, i
     return pgd_engine_wait(e, point);
 }
 
-pgd_status pgd_engine_arrive(pgd_engine *e) {
+pgd_status pgd_engine_arrive(pgd_engine *e, engine_flight *f) {
     const pgd_tensor *device = pgd_model_counts(e->model);
     const int32_t vocab = e->config->vocab;
-    const uint64_t bytes = (uint64_t)vocab * sizeof(*e->counts);
+    const uint64_t bytes = (uint64_t)vocab * sizeof(*f->counts);
     pgd_copy list[ENGINE_COUNT_ROWS];
     uint32_t n = 0;
-    for (int32_t i = 0; i < e->step.n_rows; i++) {
-        const pgd_seq *seq = e->step.rows[i].seq;
+    for (int32_t i = 0; i < f->step.n_rows; i++) {
+        const pgd_seq *seq = f->step.rows[i].seq;
         if (seq->n_blocks_sent > 0 || !seq->has_counts) {
             continue;
         }
@@ -35,7 +35,7 @@ pgd_status pgd_engine_arrive(pgd_engine *e) {
             PGD_TRY(send_counts(e, list, n, 1));
             n = 0;
         }
-        int32_t *row = e->counts + (size_t)n * (size_t)vocab;
+        int32_t *row = f->counts + (size_t)n * (size_t)vocab;
         pgd_sample_count(seq, row, vocab);
         list[n++] = (pgd_copy){
             .dst = device->buffer,
@@ -85,7 +85,8 @@ static void fill_tokens(const pgd_step_row *row, int32_t first, int32_t block_si
     const pgd_seq *seq = row->seq;
     for (int32_t i = 0; i < row->n_tokens; i++) {
         int32_t position = row->start + i;
-        a->token_ids[first + i] = seq->tokens[position];
+        // a token that the host has not seen yet: the last one of the slot
+        a->token_ids[first + i] = position < seq->n_tokens ? seq->tokens[position] : -1 - seq->slot;
         a->positions[first + i] = position;
     }
     for (int32_t g = 0; g < a->n_groups; g++) {
@@ -123,8 +124,8 @@ static void fill_scored(const pgd_step_row *row, int32_t first, const fill_array
     }
 }
 
-void pgd_engine_fill(pgd_engine *e) {
-    const pgd_step *step = &e->step;
+void pgd_engine_fill(pgd_engine *e, const engine_flight *f) {
+    const pgd_step *step = &f->step;
     pgd_batch_head *head = pgd_dev_batch_begin(e->batch);
     const fill_arrays a = arrays_of(e->batch);
     int32_t first = 0;

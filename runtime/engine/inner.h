@@ -11,6 +11,7 @@
 #include "base/team.h"
 #include "dev/batch.h"
 #include "dev/dev.h"
+#include "dev/staging.h"
 #include "engine/pace.h"
 #include "engine/report.h"
 #include "kv/cache.h"
@@ -26,6 +27,8 @@
 #include "text/tokenizer.h"
 
 #include <stdatomic.h>
+
+enum { ENGINE_AHEAD_AUTO = 0, ENGINE_AHEAD_ON = 1, ENGINE_AHEAD_OFF = 2 };
 
 // The numbers an engine runs with, after defaults and clipping.
 typedef struct engine_limits {
@@ -43,6 +46,8 @@ typedef struct engine_limits {
     int32_t no_chunked_prefill;
     int32_t no_reserve_full_prompt;
     int32_t policy; // PGD_SCHED_...
+    int32_t ahead;  // ENGINE_AHEAD_...
+    int32_t reserved0;
     double watermark;
     pgd_model_groups groups;
 } engine_limits;
@@ -67,6 +72,23 @@ typedef struct engine_trouble {
     int32_t n_lost;
     int32_t n_failed;
 } engine_trouble;
+
+// A step from its plan until its tokens have gone to their requests, with host copies of what it
+// gives, in memory that the device copies to beside the engine's own work.
+typedef struct engine_flight {
+    pgd_step step;
+    uint64_t began_ns;
+    uint64_t point; // of the queue, when the copies are there
+    pgd_dev_staging staging;
+    int32_t *ids;         // [max_num_seqs]
+    float *logits;        // [max_num_seqs, vocab], NULL without keep_logits
+    float *logprobs;      // [max_out, 1 + max_logprobs], as the next
+    int32_t *logprob_ids; //
+    int32_t *ranks;       // [max_out]
+    int32_t *counts;      // [ENGINE_COUNT_ROWS, vocab] on their way to the device
+} engine_flight;
+
+#define ENGINE_FLIGHTS 2
 
 struct pgd_engine {
     // opened in this order, closed in the reverse
@@ -99,15 +121,14 @@ struct pgd_engine {
     pgd_model *model;
     pgd_kv_cache *cache;
     pgd_sched *sched;
-    pgd_step step;
+    // steps on their way, the oldest at first_flight; a second one only where the engine runs ahead
+    engine_flight flights[ENGINE_FLIGHTS];
+    int32_t first_flight;
+    int32_t n_flights;
+    int32_t runs_ahead;
+    int32_t step_tokens; // rows of the latest step
+    uint64_t n_steps;
     pgd_engine_pace pace;
-    // host copies of what a step gives
-    int32_t *ids;          // [max_num_seqs]
-    float *logits;         // [max_num_seqs, vocab], NULL without keep_logits
-    float *logprobs;       // [max_out, 1 + max_logprobs], as the next
-    int32_t *logprob_ids;  //
-    int32_t *ranks;        // [max_out]
-    int32_t *counts;       // [ENGINE_COUNT_ROWS, vocab] on their way to the device
     pgd_request *requests; // list of all, newest first
     pgd_request *released; // to be freed when the step is over
     int32_t n_busy;        // requests that have not ended
@@ -115,10 +136,10 @@ struct pgd_engine {
     void (*on_ended)(void *arg, pgd_request *r); // behind a request's last callback; may be NULL
     void *on_ended_arg;
     _Atomic uint64_t under_way_ns; // [any] when the step under way began, 0 = none is
-    uint64_t step_ns;              // when the step began, and when its tokens were there
-    uint64_t emit_ns;
-    uint64_t step_allocations; // made while planning and enqueueing; stays 0
-    pgd_engine_stats stats;    // the counters among them
+    uint64_t emit_ns;              // when a step began, then when its tokens were there
+    uint64_t landed_ns;            // when the latest step was over
+    uint64_t step_allocations;     // made while planning and enqueueing; stays 0
+    pgd_engine_stats stats;        // the counters among them
 };
 
 #define ENGINE_COUNT_ROWS 4
@@ -221,12 +242,19 @@ pgd_status pgd_engine_plan(pgd_engine *e, const pgd_engine_options *o,
 pgd_model_desc pgd_engine_model_desc(const pgd_engine *e, const pgd_load_plan *plan);
 pgd_dev_batch_desc pgd_engine_batch_desc(const pgd_engine *e);
 pgd_kv_cache_config pgd_engine_cache_config(const pgd_engine *e);
+// flight.c: memory for steps on their way, and away with it.
+pgd_status pgd_engine_make_flights(pgd_engine *e) PGD_MUST_USE;
+void pgd_engine_free_flights(pgd_engine *e);
+// Flight i, the oldest first.
+engine_flight *pgd_engine_flight(pgd_engine *e, int32_t i);
+// Takes a sequence that is to be freed out of them.
+void pgd_engine_forget_rows(pgd_engine *e, const pgd_seq *seq);
 // fill.c: sequences that have got a slot: their masks and counts to the device. Before fill.
-pgd_status pgd_engine_arrive(pgd_engine *e) PGD_MUST_USE;
+pgd_status pgd_engine_arrive(pgd_engine *e, engine_flight *f) PGD_MUST_USE;
 // fill.c: the step into the batch's arrays.
-void pgd_engine_fill(pgd_engine *e);
+void pgd_engine_fill(pgd_engine *e, const engine_flight *f);
 // emit.c: tokens of the step to their requests; ends what has ended.
-void pgd_engine_emit(pgd_engine *e);
+void pgd_engine_emit(pgd_engine *e, const engine_flight *f);
 // error: the sentence for PGD_FINISH_ERROR, else NULL.
 void pgd_engine_end(engine_choice *c, int32_t finish, const char *error);
 // describe.c: a description of any size into a full one, checked.

@@ -65,6 +65,17 @@ static int32_t longest_of(const pgd_load_config *c) {
     return longest < PGD_LOAD_MAX_POSITION ? (int32_t)longest : PGD_LOAD_MAX_POSITION;
 }
 
+static pgd_status read_ahead(const char *text, int32_t *out) {
+    static const char *const names[] = {"auto", "on", "off"}; // ENGINE_AHEAD_...
+    for (int32_t i = 0; i < 3; i++) {
+        if (strcmp(text != NULL ? text : "auto", names[i]) == 0) {
+            *out = i;
+            return PGD_OK;
+        }
+    }
+    return pgd_fail(PGD_INVALID, "async-scheduling is \"%s\"; auto, on, off are allowed", text);
+}
+
 static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     engine_limits *l = &e->limits;
     l->block_size = or_default(o->block_size, DEFAULT_BLOCK_SIZE);
@@ -108,6 +119,7 @@ static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     }
     pgd_model_group_layers(e->config, l->max_model_len, &l->groups);
     PGD_TRY(read_policy(o->scheduling_policy, &l->policy));
+    PGD_TRY(read_ahead(o->async_scheduling, &l->ahead));
     return read_kv_dtype(o->kv_cache_dtype, &l->kv_dtype);
 }
 
@@ -164,6 +176,7 @@ pgd_dev_batch_desc pgd_engine_batch_desc(const pgd_engine *e) {
         .cap_out = l->max_num_seqs + l->max_scored,
         .cap_bias = l->max_num_seqs * PGD_SAMPLE_ROW_BIAS,
         .vocab = e->config->vocab,
+        .n_ahead = e->runs_ahead,
     };
 }
 
@@ -243,10 +256,19 @@ static pgd_status settle_kv(pgd_engine *e, const pgd_engine_options *o, uint64_t
     return PGD_OK;
 }
 
+// Every device takes tokens that it has drawn itself; it gains where it works beside the CPU. One
+// whose memory the CPU shares computes in the call, and so does an operation that runs on the host.
+static int32_t pays_ahead(const pgd_engine *e) {
+    const int32_t shared = (pgd_dev_info(e->dev)->caps & PGD_CAP_HOST_VISIBLE) != 0;
+    return e->limits.ahead == ENGINE_AHEAD_ON ||
+           (e->limits.ahead == ENGINE_AHEAD_AUTO && !shared && !e->names.allow_slow);
+}
+
 // What the model needs on the device, and what it may have. *out_fixed: all but the KV cache.
 static pgd_status sum_needs(pgd_engine *e, const char *memory, const pgd_load_plan *plan,
                             uint64_t *out_fixed) {
     const pgd_model_desc desc = pgd_engine_model_desc(e, plan);
+    e->runs_ahead = pays_ahead(e);
     PGD_TRY(pgd_model_plan(&desc, &e->needs));
     PGD_TRY(e->d->device->memory(e->d, &e->free_bytes, &e->total_bytes));
     PGD_TRY(read_budget(memory, e->free_bytes, &e->budget_bytes));

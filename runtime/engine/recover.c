@@ -2,7 +2,8 @@
 //
 //   a step fails, the device is there   once: everything that runs goes back to the queue, tokens
 //                                       kept, and is computed again; the next time: the requests of
-//                                       the step end with the sentence of the failure
+//                                       the step end with the sentence of the failure (and those
+//                                       of a step that was on its way behind it)
 //   the device is lost, or a step       closed, opened again (or the standby), weights loaded again
 //   takes too long                      or adopted from the store, prefix cache forgotten,
 //                                       everything that ran is computed again from its tokens
@@ -41,16 +42,39 @@ static sentence sentence_of(pgd_status status) {
     return s;
 }
 
-// Ends the requests of the step.
-static void end_rows(pgd_engine *e, pgd_status status) {
-    const sentence why = sentence_of(status);
-    pgd_sched_discard(e->sched, &e->step);
-    for (int32_t i = 0; i < e->step.n_rows; i++) {
-        pgd_seq *seq = e->step.rows[i].seq;
-        pgd_sched_finish(e->sched, seq);
-        pgd_engine_end(seq->owner, PGD_FINISH_ERROR, why.text);
+static void discard_flights(pgd_engine *e) {
+    for (int32_t i = 0; i < e->n_flights; i++) {
+        pgd_sched_discard(e->sched, &pgd_engine_flight(e, i)->step);
     }
+}
+
+// Ends the requests of the steps on their way.
+static void end_flights(pgd_engine *e, pgd_status status) {
+    const sentence why = sentence_of(status);
+    discard_flights(e);
+    for (int32_t i = 0; i < e->n_flights; i++) {
+        const pgd_step *step = &pgd_engine_flight(e, i)->step;
+        for (int32_t r = 0; r < step->n_rows; r++) {
+            pgd_seq *seq = step->rows[r].seq;
+            if (seq != NULL) {
+                pgd_sched_finish(e->sched, seq);
+                pgd_engine_end(seq->owner, PGD_FINISH_ERROR, why.text);
+            }
+        }
+    }
+    e->n_flights = 0;
     pgd_fail_set(status, why.text);
+}
+
+// Everything that runs goes back to the queue. Where steps overlap, a block of a failed one may
+// belong to nobody any more and still be findable, so the prefix cache is forgotten.
+static void requeue(pgd_engine *e) {
+    discard_flights(e);
+    e->n_flights = 0;
+    pgd_sched_requeue(e->sched);
+    if (e->runs_ahead) {
+        (void)pgd_sched_reset_cache(e->sched, 1);
+    }
 }
 
 // Ends every request. Callbacks may submit further ones, which stand before these in the list, and
@@ -135,7 +159,7 @@ static pgd_status recover_device(pgd_engine *e, pgd_status status) {
     e->stats.n_device_lost++;
     e->trouble.n_lost++;
     pgd_log(PGD_LEVEL_ERROR, "device %s is lost: %s", e->names.uri, pgd_fail_text(status));
-    pgd_sched_requeue(e->sched, &e->step);
+    requeue(e);
     (void)pgd_sched_reset_cache(e->sched, 1); // nothing runs, so it is always forgotten
     pgd_engine_unload(e);
     return reopen(e, status);
@@ -162,11 +186,11 @@ pgd_status pgd_engine_recover(pgd_engine *e, pgd_status status) {
     e->trouble.n_failed++;
     if (e->trouble.n_failed > 1) {
         e->trouble.n_failed = 0;
-        end_rows(e, status);
+        end_flights(e, status);
         return status;
     }
     e->stats.n_step_retries++;
     pgd_log(PGD_LEVEL_WARNING, "%s; it is computed again", pgd_fail_text(status));
-    pgd_sched_requeue(e->sched, &e->step);
+    requeue(e);
     return PGD_OK;
 }

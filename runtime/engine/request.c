@@ -211,6 +211,7 @@ void pgd_engine_free_request(pgd_request *r) {
     pgd_engine *e = r->engine;
     for (int32_t i = 0; i < r->n; i++) {
         pgd_sched_finish(e->sched, &r->choices[i].seq);
+        pgd_engine_forget_rows(e, &r->choices[i].seq);
     }
     e->n_busy -= r->n_running > 0;
     if (r->prev != NULL) {

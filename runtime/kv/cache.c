@@ -227,9 +227,10 @@ static int64_t wanted(const pgd_kv_cache *c, const pgd_seq *seq, int32_t n_token
     return n;
 }
 
-// The content of the full blocks among the first n_tokens can be found from now on.
+// The content of the full blocks among the first n_tokens can be found from now on, as far as the
+// host knows it.
 static void register_full(pgd_kv_cache *c, pgd_seq *seq, int32_t n_tokens) {
-    int32_t n = n_tokens / c->block_size;
+    int32_t n = (n_tokens < seq->n_tokens ? n_tokens : seq->n_tokens) / c->block_size;
     if (c->hasher == NULL || n <= seq->n_registered || !pgd_kv_hasher_extend(c->hasher, seq, n)) {
         return;
     }
@@ -309,6 +310,12 @@ int32_t pgd_kv_cache_grow(pgd_kv_cache *c, pgd_seq *seq, int32_t n_new) {
     }
     take(c, seq, n_tokens);
     return 1;
+}
+
+void pgd_kv_cache_learn(pgd_kv_cache *c, pgd_seq *seq) {
+    if (seq->n_blocks > 0) {
+        register_full(c, seq, seq->computed);
+    }
 }
 
 // ---- giving ------------------------------------------------------------------------------------

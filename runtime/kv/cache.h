@@ -61,6 +61,9 @@ int32_t pgd_kv_cache_admit(pgd_kv_cache *c, pgd_seq *seq, const pgd_kv_admission
 // Gives back what left the windows, then takes blocks for n_new tokens behind seq->computed.
 // 1 = done, 0 = refused (what left the windows is given back all the same).
 int32_t pgd_kv_cache_grow(pgd_kv_cache *c, pgd_seq *seq, int32_t n_new);
+// Its latest token has been seen: full blocks that are computed can be found from now on. (A token
+// that only the device knows names no block.)
+void pgd_kv_cache_learn(pgd_kv_cache *c, pgd_seq *seq);
 // Gives back all blocks, one group after the other.
 void pgd_kv_cache_give(pgd_kv_cache *c, pgd_seq *seq);
 // The tokens from `start` on were planned but are not computed: their blocks are not to be found.

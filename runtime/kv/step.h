@@ -38,6 +38,7 @@ struct pgd_seq {
     int32_t *tokens;
     int32_t n_prompt;
     int32_t n_tokens;
+    int32_t n_ahead;    // tokens behind these that the device has drawn or will: steps on their way
     int32_t cap_tokens; // n_prompt + max_tokens, clipped to max_model_len
     int32_t slot;       // stable row in the device's tables while running, -1 = none
     // engine: what else names the content of its blocks, borrowed; length 0 = none
@@ -83,14 +84,19 @@ struct pgd_seq {
     int32_t n_scored; // with scores_prompt: prompt positions done or planned, position 0 included
     int32_t finish;   // PGD_FINISH_...
     int32_t stop_id;  // the id that stopped it, -1 = none
-    int32_t reserved0;
-    void *owner; // the engine's answer
+    void *owner;      // the engine's answer
 };
+
+// Tokens there are, seen by the host or not: what is planned and drawn counts from here. The last
+// one may be on the device only, where it is the slot's entry of the batch's `last`.
+static inline int32_t pgd_kv_seq_known(const pgd_seq *seq) {
+    return seq->n_tokens + seq->n_ahead;
+}
 
 enum { PGD_ROW_PREFILL = 0, PGD_ROW_DECODE = 1 };
 
 typedef struct pgd_step_row {
-    pgd_seq *seq;
+    pgd_seq *seq;       // NULL: released since
     int32_t start;      // computed before this step
     int32_t n_tokens;   // rows of the batch it takes
     int32_t kind;       // PGD_ROW_...
@@ -121,7 +127,8 @@ typedef struct pgd_step {
     pgd_seq **preempted;
     pgd_seq **admitted;
     pgd_seq **resumed;
-    const int32_t *turns; // [n_rows] rows in the order of scheduling
+    // [n_rows] rows in the order of scheduling; of the scheduler, valid one plan longer
+    const int32_t *turns;
 } pgd_step;
 
 #endif

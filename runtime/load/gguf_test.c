@@ -418,6 +418,30 @@ static void not_written(void **state) {
     }
 }
 
+// Each allocation fails once: the status says so, nothing is left, neither memory nor a file.
+static void not_written_without_memory(void **state) {
+    static const char *const from[] = {PGD_TEST_SOURCE_DIR "/tests/golden/models/llama-llama3",
+                                       GOLDEN "llama-llama3.gguf"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        pgd_status status = PGD_OUT_OF_MEMORY;
+        test_folder f;
+        char to[160];
+        test_folder_make(&f);
+        (void)snprintf(to, sizeof(to), "%s/new.gguf", f.path);
+        const pgd_load_gguf_write_desc desc = {.from = from[i], .to = to, .type = "f16"};
+        for (uint64_t n = 1; status != PGD_OK; n++) {
+            pgd_mem_fail_nth(n);
+            status = pgd_load_gguf_write(&desc);
+            pgd_mem_fail_nth(0);
+            assert_true(status == PGD_OK || status == PGD_OUT_OF_MEMORY);
+            assert_int_equal(pgd_mem_live(), 0);
+            assert_int_equal(remove(to) == 0, status == PGD_OK);
+        }
+        test_folder_remove(&f); // which holds nothing
+    }
+}
+
 // A scale that is no number is found when the matrix is about to be read.
 static void bad_scales(void **state) {
     uint8_t blocks[3 * 144] = {0};
@@ -446,7 +470,7 @@ int main(void) {
         cmocka_unit_test(no_memory),     cmocka_unit_test(names),
         cmocka_unit_test(split_sets),    cmocka_unit_test(configs),
         cmocka_unit_test(bad_scales),    cmocka_unit_test(written),
-        cmocka_unit_test(not_written),
+        cmocka_unit_test(not_written),   cmocka_unit_test(not_written_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void set_bias(const pgd_seq *seq, pgd_sample_arrays *a, pgd_sampling *p) 
     for (int32_t i = 0; i < seq->n_bias; i++) {
         a->bias[a->n_bias++] = seq->bias[i];
     }
-    if (seq->n_tokens - seq->n_prompt < seq->min_tokens) {
+    if (pgd_kv_seq_known(seq) - seq->n_prompt < seq->min_tokens) {
         for (int32_t i = 0; i < seq->n_stop_ids; i++) {
             add_bias(a, seq->stop_ids[i], -INFINITY);
         }
@@ -101,7 +101,7 @@ void pgd_sample_fill(const pgd_step *step, pgd_sample_arrays *a) {
             continue;
         }
         pgd_sampling p = seq->sampling;
-        p.counter = (uint64_t)seq->n_tokens; // position of the token to draw
+        p.counter = (uint64_t)pgd_kv_seq_known(seq); // position of the token to draw
         p.mask_row = seq->has_mask ? seq->slot + 1 : 0;
         p.state_row = seq->has_counts ? seq->slot + 1 : 0;
         set_bias(seq, a, &p);
@@ -117,6 +117,17 @@ void pgd_sample_count(const pgd_seq *seq, int32_t *counts, int32_t vocab) {
     for (int32_t i = seq->n_prompt; i < seq->n_tokens; i++) {
         counts[seq->tokens[i]]++;
     }
+}
+
+int32_t pgd_sample_reads_tokens(const pgd_seq *seq) {
+    const int32_t *word = seq->bad_words;
+    for (int32_t i = 0; i < seq->n_bad_words; i++) {
+        if (word[0] > 1) {
+            return 1;
+        }
+        word += 1 + word[0];
+    }
+    return 0;
 }
 
 static int32_t is_stop(const pgd_seq *seq, int32_t token) {

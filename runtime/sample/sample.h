@@ -24,6 +24,10 @@ pgd_status pgd_sample_check(const pgd_sampling *p) PGD_MUST_USE;
 // holds at this place; of scored prompt positions, whose token is given.
 void pgd_sample_fill(const pgd_step *step, pgd_sample_arrays *a);
 
+// 1: the row of the sequence's next token depends on its latest tokens (bad words of several), so
+// the host has to have seen them. All else is a matter of position, or counted on the device.
+int32_t pgd_sample_reads_tokens(const pgd_seq *seq);
+
 // Fills a row of the device's counts from a sequence's tokens, which is what the device has counted
 // by itself when the sequence ran on.
 //   counts  [vocab] i32: bit 30 = in the prompt, bits 0 to 29 = times in the output

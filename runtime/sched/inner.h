@@ -31,7 +31,7 @@ struct pgd_sched {
     int32_t closed;      // 1: the lists below are of a step that is over
     int32_t *free_slots; // stack, lowest on top of a fresh one
     int32_t n_free_slots;
-    int32_t *turns;      // [max_num_seqs]
+    int32_t *turns;      // [2, max_num_seqs]
     pgd_seq **room;      // memory of the four lists
     seq_array finished;  // [2 * max_num_seqs]: cancelled ones, then preempted ones
     seq_array preempted; // [max_num_seqs], as the next two
@@ -51,7 +51,9 @@ int32_t pgd_sched_before(const pgd_seq *a, const pgd_seq *b);
 // sched.c
 // Empties the lists of who moved when they are of a step that is over.
 void pgd_sched_open_step(pgd_sched *s);
-// Back to the queue without blocks; ends it if not even an empty pool could hold it.
+// 1 when not even an empty pool could hold it; not before its tokens on the way have been seen.
+int32_t pgd_sched_outgrown(const pgd_sched *s, const pgd_seq *seq);
+// Back to the queue without blocks; ends it when it is outgrown.
 void pgd_sched_preempt(pgd_sched *s, pgd_seq *seq);
 void pgd_sched_end(pgd_sched *s, pgd_seq *seq, int32_t reason);
 

@@ -40,7 +40,8 @@ static int32_t scored_rows(const pgd_seq *seq, int32_t start, int32_t n) {
 }
 
 static int32_t is_decode(const pgd_seq *seq, int32_t start, int32_t n) {
-    return n == 1 && start + 1 == seq->n_tokens && seq->n_tokens > seq->n_prompt;
+    const int32_t known = pgd_kv_seq_known(seq);
+    return n == 1 && start + 1 == known && known > seq->n_prompt;
 }
 
 // Rows of a sequence from `start` on, at most n, that fit into the step.
@@ -60,7 +61,7 @@ static void take_room(step_room *room, const pgd_seq *seq, int32_t start, int32_
 
 static void add_row(pgd_step *step, pgd_seq *seq, int32_t n_tokens) {
     seq->row = step->n_rows;
-    int32_t last = seq->computed + n_tokens == seq->n_tokens;
+    int32_t last = seq->computed + n_tokens == pgd_kv_seq_known(seq);
     step->rows[step->n_rows++] = (pgd_step_row){
         .seq = seq,
         .start = seq->computed,
@@ -105,9 +106,15 @@ static pgd_seq *preempt_one(pgd_sched *s, pgd_step *step, step_room *room) {
     return victim;
 }
 
+// Tokens a running sequence is behind; none when the one on its way will be its last.
+static int32_t behind(const pgd_seq *seq) {
+    const int32_t known = pgd_kv_seq_known(seq);
+    return seq->n_ahead > 0 && known >= seq->cap_tokens ? 0 : known - seq->computed;
+}
+
 static void plan_running(pgd_sched *s, pgd_step *step, step_room *room) {
     for (pgd_seq *seq = s->running.head; seq != NULL && room->tokens > 0; seq = seq->next) {
-        int32_t n = below_threshold(s, seq->n_tokens - seq->computed);
+        int32_t n = below_threshold(s, behind(seq));
         n = fit(seq, seq->computed, n, room);
         if (n == 0) {
             continue;
@@ -140,6 +147,9 @@ static void count_admission(pgd_sched *s, pgd_seq *seq, int32_t n_hit) {
 // Admits the head of the queue; returns its tokens in this step, 0 = admission stops.
 static int32_t admit_head(pgd_sched *s, pgd_step *step, const step_room *room) {
     pgd_seq *seq = s->waiting.head;
+    if (seq->n_ahead > 0) {
+        return 0; // preempted, and a token of it is on its way
+    }
     int32_t n_hit = pgd_kv_cache_match(s->cache, seq);
     int32_t n = below_threshold(s, seq->n_tokens - n_hit);
     if (s->config.no_chunked_prefill && n > min_i32(room->tokens, room->prefill)) {
@@ -171,6 +181,10 @@ static int32_t admit_head(pgd_sched *s, pgd_step *step, const step_room *room) {
 static void plan_waiting(pgd_sched *s, pgd_step *step, step_room *room) {
     while (room->tokens > 0 && s->waiting.head != NULL && s->n_free_slots > 0) {
         pgd_seq *seq = s->waiting.head;
+        if (pgd_sched_outgrown(s, seq) && s->finished.n < 2 * s->config.max_num_seqs) {
+            pgd_sched_end(s, seq, PGD_FINISH_ERROR);
+            continue;
+        }
         int32_t n = admit_head(s, step, room);
         if (n == 0) {
             return;
@@ -179,9 +193,15 @@ static void plan_waiting(pgd_sched *s, pgd_step *step, step_room *room) {
     }
 }
 
+// Two lists in turn, so that a step that is on its way keeps its own while the next is planned.
+static int32_t *turns_of(const pgd_sched *s, const pgd_step *step) {
+    return s->turns + (size_t)(step->number % 2) * (size_t)s->config.max_num_seqs;
+}
+
 // Stable partition: decode rows first, then the others; outputs are numbered in that order.
 // Sequences know their row, so rows are moved to their places in cycles of swaps.
-static void order_rows(pgd_sched *s, pgd_step *step) {
+static void order_rows(const pgd_sched *s, pgd_step *step) {
+    int32_t *turns = turns_of(s, step);
     int32_t n_decode = 0;
     for (int32_t i = 0; i < step->n_rows; i++) {
         n_decode += step->rows[i].kind == PGD_ROW_DECODE;
@@ -191,12 +211,11 @@ static void order_rows(pgd_sched *s, pgd_step *step) {
     for (int32_t i = 0; i < step->n_rows; i++) {
         step->rows[i].turn = i;
         step->rows[i].seq->row = -1;
-        s->turns[i] = step->rows[i].kind == PGD_ROW_DECODE ? decode++ : prefill++;
+        turns[i] = step->rows[i].kind == PGD_ROW_DECODE ? decode++ : prefill++;
     }
     step->n_decode = n_decode;
     for (int32_t i = 0; i < step->n_rows; i++) {
-        for (int32_t to = s->turns[step->rows[i].turn]; to != i;
-             to = s->turns[step->rows[i].turn]) {
+        for (int32_t to = turns[step->rows[i].turn]; to != i; to = turns[step->rows[i].turn]) {
             pgd_step_row row = step->rows[to];
             step->rows[to] = step->rows[i];
             step->rows[i] = row;
@@ -225,7 +244,7 @@ static void close_step(pgd_sched *s, pgd_step *step) {
     for (int32_t i = 0; i < step->n_rows; i++) {
         number_scored(step, &step->rows[i]);
     }
-    step->turns = s->turns;
+    step->turns = turns_of(s, step);
     step->n_finished = s->finished.n;
     step->n_preempted = s->preempted.n;
     step->n_admitted = s->admitted.n;
@@ -247,7 +266,7 @@ static int32_t prefill_room(const pgd_sched *s) {
     int32_t n_streams = 0;
     for (const pgd_seq *seq = s->running.head; s->prefill_limit > 0 && seq != NULL;
          seq = seq->next) {
-        n_streams += is_decode(seq, seq->computed, seq->n_tokens - seq->computed);
+        n_streams += is_decode(seq, seq->computed, behind(seq));
     }
     if (n_streams == 0) {
         return tokens;

@@ -37,7 +37,7 @@ static pgd_status check_config(const pgd_sched_config *c) {
 static pgd_status make_room(pgd_sched *s) {
     size_t n = (size_t)s->config.max_num_seqs;
     s->free_slots = pgd_mem_alloc(n, sizeof(int32_t));
-    s->turns = pgd_mem_alloc(n, sizeof(int32_t));
+    s->turns = pgd_mem_alloc(n, 2 * sizeof(int32_t));
     s->room = pgd_mem_alloc(n, 5 * sizeof(pgd_seq *));
     if (s->free_slots == NULL || s->turns == NULL || s->room == NULL) {
         return PGD_MEM_FAIL("the scheduler", n * 5 * sizeof(pgd_seq *));
@@ -157,6 +157,11 @@ void pgd_sched_end(pgd_sched *s, pgd_seq *seq, int32_t reason) {
     s->finished.items[s->finished.n++] = seq;
 }
 
+int32_t pgd_sched_outgrown(const pgd_sched *s, const pgd_seq *seq) {
+    return seq->n_ahead == 0 &&
+           pgd_kv_cache_needed(s->cache, seq->n_tokens) > pgd_kv_pool_usable(s->pool);
+}
+
 void pgd_sched_preempt(pgd_sched *s, pgd_seq *seq) {
     pgd_sched_remove(&s->running, seq);
     pgd_kv_cache_give(s->cache, seq);
@@ -167,7 +172,7 @@ void pgd_sched_preempt(pgd_sched *s, pgd_seq *seq) {
     enqueue(s, seq, 1);
     s->preempted.items[s->preempted.n++] = seq;
     s->stats.n_preemptions++;
-    if (pgd_kv_cache_needed(s->cache, seq->n_tokens) > pgd_kv_pool_usable(s->pool)) {
+    if (pgd_sched_outgrown(s, seq)) {
         pgd_sched_end(s, seq, PGD_FINISH_ERROR);
     }
 }
@@ -185,7 +190,12 @@ void pgd_sched_open_step(pgd_sched *s) {
 
 void pgd_sched_discard(pgd_sched *s, const pgd_step *step) {
     for (int32_t i = 0; i < step->n_rows; i++) {
-        pgd_kv_cache_forget(s->cache, step->rows[i].seq, step->rows[i].start);
+        const pgd_step_row *row = &step->rows[i];
+        if (row->seq != NULL) {
+            pgd_kv_cache_forget(s->cache, row->seq, row->start);
+            row->seq->n_scored -= row->n_scored;
+            row->seq->n_ahead = 0;
+        }
     }
 }
 
@@ -196,11 +206,7 @@ static void preempt_all(pgd_sched *s) {
     }
 }
 
-void pgd_sched_requeue(pgd_sched *s, const pgd_step *step) {
-    pgd_sched_discard(s, step);
-    for (int32_t i = 0; i < step->n_rows; i++) {
-        step->rows[i].seq->n_scored -= step->rows[i].n_scored;
-    }
+void pgd_sched_requeue(pgd_sched *s) {
     preempt_all(s);
 }
 

@@ -10,8 +10,10 @@
 // returns to the front; under "priority" it is the last of the running by (priority, arrival, order
 // of adding) and returns to its sorted place; what it was to run in this step is given back. When
 // the victim is the one that asked, the running loop ends. The queue is served only in steps
-// without a preemption, in order, nobody overtakes. Source: the continuous batching of Orca (OSDI
-// 2022) and vLLM's V1 scheduler. Pure: no clock, no device, no thread; allocates only in create.
+// without a preemption, in order, nobody overtakes. A step may be planned before the tokens of the
+// one on its way are seen: they count (pgd_kv_seq_known), and a sequence whose last one is among
+// them is left out. Source: the continuous batching of Orca (OSDI 2022) and vLLM's V1 scheduler.
+// Pure: no clock, no device, no thread; allocates only in create.
 #ifndef PGD_SCHED_SCHED_H
 #define PGD_SCHED_SCHED_H
 
@@ -64,11 +66,11 @@ void pgd_sched_limit_prefill(pgd_sched *s, int32_t tokens);
 // Takes a sequence out: frees its blocks and its slot. Nothing if it is out already.
 void pgd_sched_finish(pgd_sched *s, pgd_seq *seq);
 // The rows of a planned step were not computed (a failure of the device): what they would have
-// written is not to be found in the prefix cache.
+// written is not to be found in the prefix cache, and their tokens do not come.
 void pgd_sched_discard(pgd_sched *s, const pgd_step *step);
-// Likewise, but they are to be computed again: everything that runs goes back to the queue, from
-// the end, as if preempted.
-void pgd_sched_requeue(pgd_sched *s, const pgd_step *step);
+// Behind discard: everything that runs goes back to the queue, from the end, as if preempted, to be
+// computed again.
+void pgd_sched_requeue(pgd_sched *s);
 // The sequence ends with reason "abort" at the next plan; nothing if it has ended.
 void pgd_sched_cancel(pgd_sched *s, pgd_seq *seq);
 // Forgets the prefix cache. 1 = done, 0 = something runs. With preempt_running everything that runs

@@ -85,6 +85,13 @@ void conform_close(conform *c) {
     c->d = NULL;
 }
 
+void conform_leave(conform *c, pgd_queue *q, pgd_buffer *a, pgd_buffer *b) {
+    c->d->queue->destroy(c->d, q);
+    c->d->memory->destroy(c->d, a);
+    c->d->memory->destroy(c->d, b);
+    conform_close(c);
+}
+
 pgd_queue *conform_queue(conform *c, int32_t role) {
     const pgd_queue_desc desc = {.size = sizeof(desc), .role = role};
     pgd_queue *q = NULL;

@@ -90,6 +90,8 @@ typedef struct conform_options {
     int32_t list;
     int32_t stop; // 1: ends at the first failure
     int32_t skip_missing;
+    int32_t floors[3]; // of level 4, in percent: decode of 1 and of 64, prefill; 0 = not judged
+    const char *model; // that its speed is measured with
     uint32_t threads;
     uint64_t seed;
     uint64_t soak_ns;
@@ -158,6 +160,9 @@ const pgd_plugin *conform_load(conform *c);
 // Opens the device under test into c->dev and c->d.
 void conform_open(conform *c);
 void conform_close(conform *c);
+// The same behind a queue and up to two buffers (NULL: none), which it destroys: a driver may
+// refuse to close a device that still has some.
+void conform_leave(conform *c, pgd_queue *q, pgd_buffer *a, pgd_buffer *b);
 // The same, with a status instead of an end.
 pgd_status conform_try_open(conform *c, pgd_dev **out);
 pgd_queue *conform_queue(conform *c, int32_t role);

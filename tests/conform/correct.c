@@ -290,12 +290,16 @@ static void strange_caches(conform *c) {
     MUST_OK(c, c->d->kv->plan(c->d, &desc, &plan), "kv.plan behind refusals");
 }
 
-// An op with a field of a newer host: support says none, or the call is UNSUPPORTED.
+// An op with a field of a newer host: support says none, or the call is UNSUPPORTED. Closes.
 static void strange_ops(conform *c) {
     const int64_t shape[2] = {4, 32};
     pgd_tensor t = {.dtype = pgd_dev_info(c->dev)->act_dtype, .rank = 2};
     pgd_dev_place place;
     pgd_exec *x = NULL;
+    if (!pgd_dev_has_op(&c->dev->native.ops, PGD_OP_add)) {
+        conform_close(c);
+        return;
+    }
     t.shape[0] = shape[0], t.shape[1] = shape[1];
     t.stride[0] = shape[1], t.stride[1] = 1;
     const pgd_batch batch = {.size = sizeof(batch),
@@ -311,9 +315,6 @@ static void strange_ops(conform *c) {
     const pgd_query query = {
         .size = sizeof(query), .op = PGD_OP_add, .args = &newer.known, .batch = &batch};
     pgd_queue *q = conform_queue(c, PGD_QUEUE_COMPUTE);
-    if (!pgd_dev_has_op(&c->dev->native.ops, PGD_OP_add)) {
-        return;
-    }
     MUST_OK(c, pgd_dev_plan(c->dev, &query, 1, &place), "planning add with a zero tail");
     MUST_OK(c, pgd_dev_exec_create(c->dev, q, place.scratch, &x), "making an exec");
     pgd_buffer *b = conform_buffer(c, 4096);
@@ -330,6 +331,8 @@ static void strange_ops(conform *c) {
                     "add with a field of a newer host that is not zero");
     }
     conform_drain(c, q);
+    pgd_dev_exec_destroy(c->dev, x);
+    conform_leave(c, q, b, batch.mem);
 }
 
 void conform_refusals(conform *c) {
@@ -342,5 +345,4 @@ void conform_refusals(conform *c) {
         strange_caches(c);
     }
     strange_ops(c);
-    conform_close(c);
 }

@@ -68,7 +68,7 @@ void conform_buffers(conform *c) {
         one_buffer(c, q, PGD_PLACE_DEVICE, PGD_USE_GENERAL, 65536);
     }
     c->d->memory->destroy(c->d, NULL);
-    conform_close(c);
+    conform_leave(c, q, NULL, NULL);
 }
 
 void conform_import(conform *c) {
@@ -93,8 +93,7 @@ void conform_import(conform *c) {
     MUST(c, memcmp(page, out, 65536) == 0, "a copy from an imported buffer has other bytes");
     c->d->memory->destroy(c->d, b);
     page[0] ^= 1; // the memory is the caller's again
-    c->d->memory->destroy(c->d, other);
-    conform_close(c);
+    conform_leave(c, q, other, NULL);
 }
 
 void conform_map(conform *c) {
@@ -119,8 +118,7 @@ void conform_map(conform *c) {
     pattern(first, 65536, 10);
     conform_get(c, q, out, b, 0, 65536);
     MUST(c, memcmp(first, out, 65536) == 0, "a copy does not see what was written at the address");
-    c->d->memory->destroy(c->d, b);
-    conform_close(c);
+    conform_leave(c, q, b, NULL);
 }
 
 // More than there is.

@@ -9,7 +9,7 @@
 
 #include "dev/inner.h"
 
-enum { AWAY = 8192, SPOILT = 0x7fc07fc0 };
+enum { AWAY = 8192, SPOILT = 0x7fc07fc0, BUFFERS = 64 };
 
 static struct {
     conform *c;
@@ -19,14 +19,18 @@ static struct {
     pgd_kv_table kv;
     int32_t adopts;
     int32_t n;
+    int32_t n_buffers; // of the open device
+    pgd_buffer *buffers[BUFFERS];
 } moved;
 
-// A range of `bytes` behind an offset of a new buffer; it lives as long as the process.
+// A range of `bytes` behind an offset of a new buffer; it lives as long as the device is open.
 static pgd_range away(uint64_t bytes, int32_t use) {
     const pgd_device *d = &moved.dev->device;
     const pgd_buffer_desc desc = {.size = sizeof(desc), .use = use, .bytes = AWAY + bytes + AWAY};
     pgd_range range = {NULL, AWAY, bytes};
+    MUST(moved.c, moved.n_buffers < BUFFERS, "the tool has no room for a buffer");
     MUST_OK(moved.c, d->memory->create(d, &desc, &range.buffer), "memory.create");
+    moved.buffers[moved.n_buffers++] = range.buffer;
     const pgd_range before = {range.buffer, 0, AWAY};
     MUST_OK(moved.c, d->queue->fill(d, moved.queue, &before, SPOILT), "queue.fill");
     conform_drain(moved.c, moved.queue);
@@ -109,6 +113,15 @@ static void move_device(void *arg, pgd_dev *dev) {
     }
 }
 
+static void leave_device(void *arg, pgd_dev *dev) {
+    const pgd_device *d = &dev->device;
+    (void)arg;
+    d->queue->destroy(d, moved.queue);
+    while (moved.n_buffers > 0) {
+        d->memory->destroy(d, moved.buffers[--moved.n_buffers]);
+    }
+}
+
 static void run_moved(conform *c, const char *const *names, size_t n) {
     ops_session s = conform_ops_session(c);
     conform_open(c);
@@ -118,6 +131,7 @@ static void run_moved(conform *c, const char *const *names, size_t n) {
         conform_skip(c, "weights live with the host");
     }
     s.opened = move_device;
+    s.closing = leave_device;
     s.measured = NULL;
     for (size_t i = 0; i < n; i++) {
         s.only = names[i];

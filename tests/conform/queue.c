@@ -54,7 +54,7 @@ void conform_copy(conform *c) {
         memcpy(before + y, in, n);
         compare(c, before, all, ROOM, "the memory around a copy on the device");
     }
-    conform_close(c);
+    conform_leave(c, q, a, b);
 }
 
 void conform_pitch(conform *c) {
@@ -90,7 +90,7 @@ void conform_pitch(conform *c) {
         conform_get(c, q, out, a, 0, ROOM);
         compare(c, want, out, ROOM, "the gaps between rows on the device");
     }
-    conform_close(c);
+    conform_leave(c, q, a, b);
 }
 
 // Long chains of dependent copies in lists of any length, without a wait between.
@@ -131,7 +131,7 @@ void conform_lists(conform *c) {
     }
     conform_get(c, q, got, b, 0, CELLS * CELL);
     compare(c, model, got, CELLS * CELL, "a chain of dependent copies in one queue");
-    conform_close(c);
+    conform_leave(c, q, b, NULL);
 }
 
 void conform_fill(conform *c) {
@@ -152,7 +152,7 @@ void conform_fill(conform *c) {
     }
     conform_get(c, q, got, b, 0, WORDS * 4);
     compare(c, (unsigned char *)model, (unsigned char *)got, WORDS * 4, "fills in order");
-    conform_close(c);
+    conform_leave(c, q, b, NULL);
 }
 
 // ---- numbers -----------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ void conform_numbers(conform *c) {
     MUST_OK(c, c->d->queue->status(c->d, q, &fault), "queue.status");
     MUST(c, fault.code == PGD_OK, "a healthy queue reports the fault %s",
          pgd_status_name(fault.code));
-    conform_close(c);
+    conform_leave(c, q, b, NULL);
 }
 
 void conform_timeouts(conform *c) {
@@ -244,7 +244,7 @@ void conform_timeouts(conform *c) {
         conform_get(c, q, got, b, (1 << 24) - 64, 64);
         MUST(c, got[63] == i + 1, "a poll says reached before the copy is done");
     }
-    conform_close(c);
+    conform_leave(c, q, b, NULL);
 }
 
 // ---- several queues ----------------------------------------------------------------------------
@@ -315,7 +315,7 @@ void conform_destroy(conform *c) {
         c->d->queue->destroy(c->d, q);
         compare(c, in, out, ROOM, "copies enqueued before queue.destroy");
     }
-    conform_close(c);
+    conform_leave(c, NULL, b, NULL);
 }
 
 static _Atomic int32_t called;
@@ -346,5 +346,5 @@ void conform_notify(conform *c) {
              (int)atomic_load(&called), (int)i);
         MUST(c, atomic_load(&told) == PGD_OK, "notify says %s", pgd_status_name(told));
     }
-    conform_close(c);
+    conform_leave(c, q, b, NULL);
 }

@@ -10,6 +10,8 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -120,6 +122,16 @@ class OneChip(WithChips):
         self.assertNotIn("alpha:0", out)
         self.assertIn("alpha:1", out)
 
+    def test_the_names_of_a_chip_are_listed(self):
+        """What is printed is what --device takes."""
+        second = next(d for d in self.devices() if d["uri"] == "alpha:1")
+        self.assertEqual(second["uuid"], f"GPU-{UUID[2]}")
+        self.assertEqual(next(d for d in self.devices() if d["uri"] == "beta:1")["uuid"], "")
+        _, out, _ = self.pagoda("devices", "--explain")
+        for name in (f"uuid:{second['uuid']}", f"pci:{second['pci']}"):
+            self.assertIn(f" {name}\n", out)
+            self.assertEqual(self.plan("--device", name)["device"], "alpha:1")
+
     def test_by_name_it_works(self):
         self.assertEqual(self.plan("--device", "alpha:0")["device"], "alpha:0")
         self.assertEqual(self.plan("--device", "gamma")["device"], "gamma:0")
@@ -142,6 +154,19 @@ class Auto(WithChips):
         self.assertEqual(status, 0, err)
         self.assertIn("alpha:1", out)
         self.assertIn("is chosen", out)
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "elsewhere the processor does not know")
+    def test_slower_than_memory(self):
+        """The processor knows its own bandwidth: a slower device is not preferred to it."""
+        self.path = f"{CHIPS}/slow:{PLUGINS}"
+        plan = self.plan("--allow-slow")
+        self.assertEqual(plan["device"], "cpu:0")
+        self.assertIn("crawl", self.opened())
+        said = re.search(r"most memory bandwidth \(([0-9.]+) GB/s\)", plan["device_reason"])
+        self.assertIsNotNone(said, plan["device_reason"])
+        self.assertTrue(0.01 < float(said[1]) < 20000, said[1])
+        self.path = f"{CHIPS}:{CHIPS}/slow"  # without it the fastest chip, then the slow one
+        self.assertEqual(self.plan("--allow-slow")["device"], "alpha:1")
 
     def test_said_on_stderr(self):
         status, out, err = self.pagoda("run", NANO, "-p", "Once", "-n", 2, "-q")

@@ -242,7 +242,7 @@ static void test_steps_allocate_nothing(void **state) {
         assert_int_equal(pgd_engine_submit(engine, &d, &r[i]), PGD_OK);
     }
     run(engine);
-    assert_true(engine->step.number > 30);
+    assert_true(engine->n_steps > 30);
     assert_int_equal(engine->step_allocations, 0);
     pgd_engine_destroy(engine);
 }
@@ -260,7 +260,7 @@ static void test_a_decode_step_is_one_run(void **state) {
     for (int i = 0; i < 15; i++) {
         uint64_t before = pgd_team_runs(engine->team);
         assert_int_equal(pgd_engine_step(engine), PGD_OK);
-        assert_int_equal(engine->step.n_rows, 3);
+        assert_int_equal(engine->step_tokens, 3);
         assert_int_equal(pgd_team_runs(engine->team), before + 1);
     }
     pgd_engine_destroy(engine);

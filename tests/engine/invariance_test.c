@@ -3,7 +3,7 @@
 // tokens, its logits and what it tells of log probabilities are the same bytes, with penalties and
 // several answers too.
 //
-//   invariance_test DEVICE MODEL...
+//   invariance_test [--requests N] DEVICE MODEL...     64
 //
 // The answer of each request alone is the expectation; every other way to run must equal it.
 #include <stdio.h>
@@ -12,9 +12,9 @@
 
 #include <pagoda/pagoda.h>
 
-#define N_REQUESTS 64
-#define MAX_PROMPT 60
-#define MAX_NEW    24
+#define MOST_REQUESTS 64
+#define MAX_PROMPT    60
+#define MAX_NEW       24
 
 typedef struct request_case {
     int32_t ids[MAX_PROMPT];
@@ -48,27 +48,33 @@ typedef struct way {
     int32_t wants_preemption;
     int32_t no_cache;
     int32_t rounds; // the requests so often, one after the other; the last answers count
+    const char *async_scheduling; // NULL: as the device is
 } way;
 
 static const way ways[] = {
-    {"alone", 2, 1, 0, 0, 16, 0, 0, 1, 1},
-    {"alone again", 2, 1, 0, 0, 16, 0, 0, 1, 1},
-    {"alone, cached", 2, 1, 0, 0, 16, 0, 0, 0, 1},
-    {"alone, cached, all hit", 2, 1, 0, 0, 4, 0, 0, 0, 2},
-    {"alone, one thread", 1, 1, 0, 0, 16, 0, 0, 1, 1},
-    {"alone, chunks of 1", 2, 1, 1, 0, 16, 0, 0, 1, 1},
-    {"alone, chunks of 7", 2, 1, 7, 0, 16, 0, 0, 0, 1},
-    {"2 together", 2, 2, 0, 0, 16, 0, 0, 1, 1},
-    {"3 together, blocks of 5", 1, 3, 0, 0, 5, 0, 0, 0, 1},
-    {"8 together, chunks of 5", 2, 8, 5, 0, 16, 0, 0, 0, 1},
-    {"17 together, budget of 19", 2, 17, 0, 19, 16, 0, 0, 1, 1},
-    {"64 together", 2, 64, 0, 0, 16, 0, 0, 1, 1},
-    {"64 together, cached, blocks of 1", 2, 64, 0, 0, 1, 0, 0, 0, 2},
-    {"64 together, one thread", 1, 64, 13, 100, 16, 0, 0, 0, 1},
-    {"64 together, little memory", 2, 64, 0, 0, 4, 60, 1, 1, 1},
-    {"64 together, little memory, cached", 2, 64, 0, 0, 4, 60, 1, 0, 2},
+    {"alone", 2, 1, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"alone again", 2, 1, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"alone, cached", 2, 1, 0, 0, 16, 0, 0, 0, 1, NULL},
+    {"alone, cached, all hit", 2, 1, 0, 0, 4, 0, 0, 0, 2, NULL},
+    {"alone, one thread", 1, 1, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"alone, chunks of 1", 2, 1, 1, 0, 16, 0, 0, 1, 1, NULL},
+    {"alone, chunks of 7", 2, 1, 7, 0, 16, 0, 0, 0, 1, NULL},
+    {"2 together", 2, 2, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"3 together, blocks of 5", 1, 3, 0, 0, 5, 0, 0, 0, 1, NULL},
+    {"8 together, chunks of 5", 2, 8, 5, 0, 16, 0, 0, 0, 1, NULL},
+    {"17 together, budget of 19", 2, 17, 0, 19, 16, 0, 0, 1, 1, NULL},
+    {"64 together", 2, 64, 0, 0, 16, 0, 0, 1, 1, NULL},
+    {"64 together, cached, blocks of 1", 2, 64, 0, 0, 1, 0, 0, 0, 2, NULL},
+    {"64 together, one thread", 1, 64, 13, 100, 16, 0, 0, 0, 1, NULL},
+    {"64 together, little memory", 2, 64, 0, 0, 4, 60, 1, 1, 1, NULL},
+    {"64 together, little memory, cached", 2, 64, 0, 0, 4, 60, 1, 0, 2, NULL},
+    {"alone, cached, steps ahead", 2, 1, 7, 0, 4, 0, 0, 0, 1, "on"},
+    {"17 together, budget of 19, steps ahead", 2, 17, 0, 19, 16, 0, 0, 1, 1, "on"},
+    {"64 together, little memory, cached, steps ahead", 2, 64, 0, 0, 4, 60, 1, 0, 2, "on"},
+    {"64 together, little memory, cached, no step ahead", 2, 64, 0, 0, 4, 60, 1, 0, 2, "off"},
 };
 
+static int32_t n_requests = MOST_REQUESTS;
 static int32_t n_passed;
 static int32_t n_failed;
 
@@ -79,7 +85,7 @@ static uint64_t next_random(uint64_t *state) {
 
 static void make_cases(int32_t vocab, request_case *cases) {
     uint64_t state = 20240607;
-    for (int32_t i = 0; i < N_REQUESTS; i++) {
+    for (int32_t i = 0; i < n_requests; i++) {
         request_case *c = &cases[i];
         c->n_ids = 1 + (int32_t)(next_random(&state) % MAX_PROMPT);
         c->max_tokens = 1 + (int32_t)(next_random(&state) % MAX_NEW);
@@ -107,6 +113,7 @@ static pgd_status open_engine(const char *device, const char *model, const way *
     const pgd_engine_options options = {
         .size = sizeof(options),
         .threads = w->threads,
+        .async_scheduling = w->async_scheduling,
         .model = model,
         .device = device,
         .memory = "1GiB",
@@ -156,9 +163,9 @@ static uint64_t hash_told(const pgd_request *r, int32_t n) {
 
 static pgd_status run_way(pgd_engine *engine, const request_case *cases, answer *answers,
                           int32_t vocab) {
-    pgd_request_desc descs[N_REQUESTS];
-    pgd_request *requests[N_REQUESTS] = {0};
-    for (int32_t i = 0; i < N_REQUESTS; i++) {
+    pgd_request_desc descs[MOST_REQUESTS];
+    pgd_request *requests[MOST_REQUESTS] = {0};
+    for (int32_t i = 0; i < n_requests; i++) {
         descs[i] = (pgd_request_desc){
             .size = sizeof(descs[i]),
             .ids = cases[i].ids,
@@ -178,8 +185,8 @@ static pgd_status run_way(pgd_engine *engine, const request_case *cases, answer 
             .n_prompt_logprobs = cases[i].n_prompt_logprobs,
         };
     }
-    PGD_TRY(pgd_engine_generate(engine, descs, N_REQUESTS, NULL, NULL, requests));
-    for (int32_t i = 0; i < N_REQUESTS; i++) {
+    PGD_TRY(pgd_engine_generate(engine, descs, n_requests, NULL, NULL, requests));
+    for (int32_t i = 0; i < n_requests; i++) {
         pgd_output o = {.size = sizeof(o)};
         pgd_request_output(requests[i], &o);
         answers[i].n_ids = o.n_ids;
@@ -193,7 +200,7 @@ static pgd_status run_way(pgd_engine *engine, const request_case *cases, answer 
 
 static void compare(const char *model, const way *w, const request_case *cases,
                     const answer *expected, const answer *got, int32_t vocab) {
-    for (int32_t i = 0; i < N_REQUESTS; i++) {
+    for (int32_t i = 0; i < n_requests; i++) {
         const answer *a = &expected[i];
         const answer *b = &got[i];
         size_t n = (size_t)a->n_ids * sizeof(int32_t);
@@ -214,7 +221,7 @@ static void compare(const char *model, const way *w, const request_case *cases,
 }
 
 static int32_t make_answers(answer *answers, int32_t vocab) {
-    for (int32_t i = 0; i < N_REQUESTS; i++) {
+    for (int32_t i = 0; i < n_requests; i++) {
         answers[i].logits = calloc((size_t)vocab, sizeof(float));
         if (answers[i].logits == NULL) {
             return 0;
@@ -224,15 +231,15 @@ static int32_t make_answers(answer *answers, int32_t vocab) {
 }
 
 static void free_answers(answer *answers) {
-    for (int32_t i = 0; i < N_REQUESTS; i++) {
+    for (int32_t i = 0; i < n_requests; i++) {
         free(answers[i].logits);
     }
 }
 
 static pgd_status check_model(const char *device, const char *model) {
-    static request_case cases[N_REQUESTS];
-    answer expected[N_REQUESTS] = {0};
-    answer got[N_REQUESTS] = {0};
+    static request_case cases[MOST_REQUESTS];
+    answer expected[MOST_REQUESTS] = {0};
+    answer got[MOST_REQUESTS] = {0};
     pgd_status status = PGD_OK;
     int32_t vocab = 0;
     for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]) && status == PGD_OK; w++) {
@@ -273,8 +280,14 @@ static pgd_status check_model(const char *device, const char *model) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 3 && strcmp(argv[1], "--requests") == 0) {
+        const long n = strtol(argv[2], NULL, 10);
+        n_requests = n > 0 && n <= MOST_REQUESTS ? (int32_t)n : MOST_REQUESTS;
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 3) {
-        fprintf(stderr, "usage: invariance_test DEVICE MODEL...\n");
+        fprintf(stderr, "usage: invariance_test [--requests N] DEVICE MODEL...\n");
         return 2;
     }
     for (int i = 2; i < argc; i++) {

@@ -1,11 +1,13 @@
 // Two devices, one model: greedy tokens are equal, but for near ties.
 //
-//   near_tie_test [--prompts N] REFERENCE DEVICE THRESHOLD MODEL...
+//   near_tie_test [--prompts N] [--quant SCHEME] REFERENCE DEVICE THRESHOLD MODEL...
 //
 // The rule: two runs may differ at a token only if the reference's gap between its two largest
 // logits there is below THRESHOLD of max|logit|; the comparison goes on with the reference's token;
 // at most 1 % of positions; all are listed. THRESHOLD 0: no difference is allowed. A prompt gives
 // 64 positions; differences come in clusters, so a share near 1 % wants many prompts.
+// --quant: both quantize the weights while they are loaded, and DEVICE has no operation in a slow
+// place.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@
 #define MOST         0.01
 
 static int32_t n_prompts = 6;
+static const char *quant; // NULL: weights as they are stored
 
 typedef struct reference_run {
     int32_t ids[MAX_IDS]; // prompt, then the reference's tokens
@@ -31,14 +34,16 @@ static uint64_t next_random(uint64_t *state) {
     return *state >> 33;
 }
 
-static pgd_status open_engine(const char *device, const char *model, pgd_engine **out) {
+static pgd_status open_engine(const char *device, const char *model, int32_t allow_slow,
+                              pgd_engine **out) {
     const pgd_engine_options options = {
         .size = sizeof(options),
         .model = model,
         .device = device,
         .kv_cache_dtype = "f32",
         .memory = "1GiB",
-        .allow_slow = 1,
+        .allow_slow = allow_slow,
+        .quant = quant,
         .max_model_len = 128,
         .max_num_seqs = 1,
         .max_num_batched_tokens = 128,
@@ -91,7 +96,7 @@ static pgd_status generate(pgd_engine *engine, const int32_t *ids, int32_t n_ids
 static pgd_status run_reference(const char *device, const char *model, reference_run *runs) {
     pgd_engine *engine = NULL;
     pgd_engine_info info = {.size = sizeof(info)};
-    PGD_TRY(open_engine(device, model, &engine));
+    PGD_TRY(open_engine(device, model, 1, &engine));
     pgd_engine_get_info(engine, &info);
     uint64_t state = 77;
     pgd_status status = PGD_OK;
@@ -140,7 +145,7 @@ static pgd_status check_model(char **argv, const char *model, int32_t *n_failed)
     int32_t n_wrong = 0;
     PGD_TRY(run_reference(argv[1], model, runs));
     pgd_engine *engine = NULL;
-    PGD_TRY(open_engine(argv[2], model, &engine));
+    PGD_TRY(open_engine(argv[2], model, quant == NULL, &engine));
     pgd_status status = PGD_OK;
     for (int32_t i = 0; i < n_prompts && status == PGD_OK; i++) {
         status = follow(engine, &runs[i], i, threshold, &n_differ, &n_wrong);
@@ -155,14 +160,18 @@ static pgd_status check_model(char **argv, const char *model, int32_t *n_failed)
 }
 
 int main(int argc, char **argv) {
-    if (argc > 2 && strcmp(argv[1], "--prompts") == 0) {
-        n_prompts = (int32_t)strtol(argv[2], NULL, 10);
+    while (argc > 2 && strncmp(argv[1], "--", 2) == 0) {
+        if (strcmp(argv[1], "--quant") == 0) {
+            quant = argv[2];
+        } else {
+            n_prompts = strcmp(argv[1], "--prompts") == 0 ? (int32_t)strtol(argv[2], NULL, 10) : 0;
+        }
         argv += 2;
         argc -= 2;
     }
     if (argc < 5 || n_prompts < 1 || n_prompts > MOST_PROMPTS) {
-        fprintf(stderr,
-                "usage: near_tie_test [--prompts 1..64] REFERENCE DEVICE THRESHOLD MODEL...\n");
+        fprintf(stderr, "usage: near_tie_test [--prompts 1..64] [--quant SCHEME] REFERENCE DEVICE "
+                        "THRESHOLD MODEL...\n");
         return 2;
     }
     int32_t n_failed = 0;

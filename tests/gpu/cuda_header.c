@@ -63,6 +63,8 @@ TAKES(capture_end, cuStreamEndCapture((CUstream)0, (CUgraph *)0));
 TAKES(event_create, cuEventCreate((CUevent *)0, 0u));
 TAKES(event_record, cuEventRecord((CUevent)0, (CUstream)0));
 TAKES(graph_launch, cuGraphLaunch((CUgraphExec)0, (CUstream)0));
+_Static_assert(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == CUDA_MAX_DYNAMIC_SHARED, "value");
+TAKES(set_attribute, cuFuncSetAttribute((CUfunction)0, (CUfunction_attribute)8, 0));
 TAKES(instantiate, cuGraphInstantiateWithFlags((CUgraphExec *)0, (CUgraph)0, 0ull));
 _Static_assert(sizeof(CUdeviceptr) == sizeof(uint64_t) && sizeof(CUdevice) == sizeof(int), "sizes");
 _Static_assert(sizeof(CUuuid) == 16 && sizeof(api.init) == sizeof(void *), "sizes");

@@ -6,6 +6,7 @@
 set -euo pipefail
 case=$1 kind=$2 pagoda=$3 kernels=$4 stubs=${5-}
 options="kernels=$kernels"
+declare -A library=([cuda]=libcuda.so.1 [hip]=libamdhip64.so.6)
 declare -A driver=([cuda]="NVIDIA driver" [hip]="ROCm runtime")
 
 # run SENTENCE: a run that fails with it.
@@ -30,7 +31,14 @@ explained() {
 
 case $case in
 no_library)
+    # Known from the manifest; and a file of that name that is no library.
     unset LD_LIBRARY_PATH
+    run "driver not installed: ${library[$kind]}"
+    explained "driver not installed: ${library[$kind]}"
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    echo "not a library" >"$folder/${library[$kind]}"
+    export LD_LIBRARY_PATH=$folder
     run "$kind: the ${driver[$kind]} is not installed: there is no lib"
     explained "$kind: the ${driver[$kind]} is not installed"
     ;;
@@ -62,6 +70,17 @@ out_of_memory)
         export PAGODA_DOUBLE="oom=$n"
         run "$kind: .*: out of memory"
     done
+    ;;
+no_memory_in_a_step)
+    # The step is computed again: the answer is that of a device with memory.
+    ask=(run nano --device "$kind:0{$options}" -p "Once upon a time" --temperature 0 -n 8
+         --ignore-eos)
+    right=$("$pagoda" "${ask[@]}" 2>/dev/null)
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    got=$(PAGODA_DOUBLE="launch_oom=40" timeout 60 "$pagoda" "${ask[@]}" 2>"$log")
+    cat "$log"
+    grep -qE "out of memory.*computed again" "$log" && [[ -n $got && $got == "$right" ]]
     ;;
 lost)
     # While weights are packed, in the first steps, in the middle of the answer.

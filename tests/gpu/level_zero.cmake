@@ -20,11 +20,13 @@ function(ze_test name labels double)
         ENVIRONMENT "${ze_environment};${ze_driver};PAGODA_DOUBLE=${double}")
 endfunction()
 
-set(few ${golden}/llama-default/golden.json ${golden}/llama-bf16/golden.json
-    ${golden}/mistral-window/golden.json ${golden}/qwen3-window/golden.json)
+set(ze_goldens ${goldens})
+if(PAGODA_SANITIZE) # what the driver does with launches is the same for each
+    set(ze_goldens ${few_goldens})
+endif()
 ze_test(ops.ze ops "" $<TARGET_FILE:ops_test> --plugin-dir ${PROJECT_BINARY_DIR}/lib/pagoda
     --device ze:0 --cases 2 --need-native)
-ze_test(golden.ze golden "" $<TARGET_FILE:golden_test> ze:0 ${few})
+ze_test(golden.ze golden "" $<TARGET_FILE:golden_test> ze:0 ${ze_goldens})
 ze_test(golden.ze.late golden "pauses=300;pause_us=400;seed=7" $<TARGET_FILE:golden_test> ze:0
     ${golden}/llama-default/golden.json)
 ze_test(golden.ze.graphs golden "seed=3" $<TARGET_FILE:golden_test> "ze:0{graphs=on}"
@@ -33,10 +35,15 @@ ze_test(golden.ze.f32 golden "f64=0" $<TARGET_FILE:golden_test> ze:0
     ${golden}/llama-default/golden.json)
 ze_test(engine.near_tie.ze engine "" $<TARGET_FILE:near_tie_test> cpu ze:0 0.02 ${nano}
     ${golden}/llama-default ${golden}/qwen3-window)
-ze_test(engine.invariance.ze "engine;slow" "" $<TARGET_FILE:invariance_test> ze:0
-    ${golden}/llama-default)
-ze_test(nano.ze "nano;slow" "" ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/nano/nano_test.py
+ze_test(engine.prefix.ze engine "" $<TARGET_FILE:prefix_test> ze:0)
+ze_test(engine.long.ze engine "" ${Python3_EXECUTABLE} ${folder}/long.py
     $<TARGET_FILE:pagoda_program> ${nano} ze:0)
+ze_test(devices.chip_names.ze devices "" bash ${folder}/chip_names.sh $<TARGET_FILE:pagoda_program>
+    ze:0)
+ze_test(engine.invariance.ze "engine;slow" "" $<TARGET_FILE:invariance_test>
+    --requests ${requests} ze:0 ${golden}/llama-default ${golden}/qwen3-window)
+ze_test(nano.ze "nano;slow" "" ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/nano/nano_test.py
+    $<TARGET_FILE:pagoda_program> ${nano} ze:0 --once)
 
 # What goes wrong.
 ze_test(failures.ze failures "" bash ${folder}/failures.sh $<TARGET_FILE:pagoda_program> ze
@@ -64,6 +71,10 @@ if(CMOCKA_FOUND)
     target_compile_definitions(one_lost_test PRIVATE PGD_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     set_target_properties(one_lost_test PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests)
+    foreach(kind cuda hip)
+        gpu_test(${kind} ${kind}.one_lost ${kind} $<TARGET_FILE:one_lost_test> ${${kind}_device})
+        set_property(TEST ${kind}.one_lost APPEND PROPERTY ENVIRONMENT "PAGODA_DOUBLE=lose=400")
+    endforeach()
     ze_test(failures.ze.one_lost failures "lose=400" $<TARGET_FILE:one_lost_test> ze:0)
     if(TARGET ocl-layer)
         add_test(NAME failures.ocl.one_lost COMMAND one_lost_test ocl:0)

@@ -1,10 +1,11 @@
 """The 200 questions: the default model answers through the program, greedily, in one batch.
 
-    nano_test.py PAGODA MODEL DEVICE [ARG...]
+    nano_test.py PAGODA MODEL DEVICE [--once] [ARG...]
 
 The questions (tests/nano/questions.jsonl) and what is right come from the grammar of tools/nano;
 arithmetic and story prompts are held out of the training corpus. At least 95 % must be right and
-every story must parse. A second batch with other sizes must give the same bytes.
+every story must parse. A second batch with other sizes must give the same bytes; --once: left out,
+for a device of which that is known otherwise.
 """
 
 import json
@@ -53,10 +54,13 @@ def answers_of(pagoda, model, device, questions, flags):
 
 def main(argv):
     pagoda, model, device, flags = argv[1], argv[2], argv[3], argv[4:]
+    once = flags[:1] == ["--once"]
+    flags = flags[once:]
     text = (ROOT / "tests" / "nano" / "questions.jsonl").read_text()
     questions = [json.loads(line) for line in text.splitlines()]
     answers = answers_of(pagoda, model, device, questions, flags)
-    again = answers_of(pagoda, model, device, questions, ["--max-num-seqs", "7", *flags])
+    if not once:
+        again = answers_of(pagoda, model, device, questions, ["--max-num-seqs", "7", *flags])
     wrong = [q for q in questions if not grammar.is_right(q, answers[q["id"]][0])]
     unparsed = [
         q["id"]
@@ -73,7 +77,7 @@ def main(argv):
         f"at least {NEEDED:.0%} are right": share >= NEEDED,
         f"every story parses (not: {unparsed})": not unparsed,
         f"every answer ends by itself (not: {unended})": not unended,
-        "another batch size gives the same answers": again == answers,
+        "another batch size gives the same answers": once or again == answers,
     }
     for name, ok in checks.items():
         if not ok:

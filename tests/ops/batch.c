@@ -265,9 +265,11 @@ ops_rows_case ops_draw_rows(ops_fixture *f, int64_t most) {
 
 ops_batch_spec ops_draw_batch(ops_rng *r, int32_t most_rows, int32_t most_kv) {
     static const int32_t blocks[] = {4, 8, 16, 32, 64};
-    ops_batch_spec spec = {.block_tokens = blocks[ops_between(r, 0, 4)]};
-    int32_t n = (int32_t)ops_between(r, 0, 9), n_decode = (int32_t)ops_between(r, 0, n), i;
-    int32_t room = most_rows;
+    const int64_t block = ops_between(r, 0, 4);
+    ops_batch_spec spec = {.block_tokens = r->small ? 64 : blocks[block]};
+    int32_t n = (int32_t)ops_between(r, r->small, r->small ? 3 : 9), i;
+    const int32_t n_decode = (int32_t)ops_between(r, 0, n);
+    int32_t room = r->small ? 5 : most_rows;
     const int32_t shift = (int32_t)ops_between(r, 0, OPS_SEQS - 1);
     for (i = 0; i < n && room > 0; i++) {
         ops_seq *s = &spec.seqs[i];
@@ -275,7 +277,8 @@ ops_batch_spec ops_draw_batch(ops_rng *r, int32_t most_rows, int32_t most_kv) {
         s->rows = i < n_decode ? 1 : (int32_t)ops_between(r, 1, room < 70 ? room : 70);
         s->kv_len = s->rows;
         if (ops_between(r, 0, 2) > 0) { // a decode or a later chunk
-            s->kv_len += (int32_t)ops_between(r, 0, most_kv);
+            s->kv_len += (int32_t)ops_between(r, r->small && i == 0 ? most_kv - most_kv / 4 : 0,
+                                              r->small && i > 0 ? 9 : most_kv);
         }
         s->out = i < n_decode || ops_between(r, 0, 1) == 1;
         room -= s->rows;

@@ -51,6 +51,7 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
     memset(f, 0, sizeof(*f));
     f->session = s;
     f->rng = ops_seed(s->seed, name, number);
+    f->rng.small = s->small;
     ops_say(f, "%s %d:", name, (int)number);
     if (pgd_dev_open(s->registry, &desc, &f->dev) != PGD_OK) {
         ops_fail(f, "the device cannot be opened: %s", pgd_fail_last());
@@ -77,9 +78,6 @@ void ops_close(ops_fixture *f) {
     if (!f->broken && f->queue != NULL) { // handles and memories go when the queue has passed them
         ops_drain(f);
     }
-    if (f->dev != NULL && s->closing != NULL) {
-        s->closing(s->arg, f->dev);
-    }
     if (f->broken || f->wrong) {
         s->failed++;
     } else {
@@ -105,6 +103,9 @@ void ops_close(ops_fixture *f) {
         free(m->mask);
     }
     free(f->mirror);
+    if (f->dev != NULL && s->closing != NULL) {
+        s->closing(s->arg, f->dev);
+    }
     pgd_dev_close(f->dev);
 }
 

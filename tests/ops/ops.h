@@ -30,6 +30,7 @@ typedef struct ops_session {
     const char *only; // name of an op or check, NULL = all
     uint64_t seed;
     int32_t cases; // of each op
+    int32_t small; // 1: shapes of two or three groups and a ragged tail, for an interpreter
     int32_t verbose;
     int32_t passed;
     int32_t failed;
@@ -40,7 +41,7 @@ typedef struct ops_session {
     // of each comparison by tolerance (of the row's largest number; NMSE). NULL: not called.
     void (*failed_line)(void *arg, const char *line);
     void (*measured)(void *arg, int32_t op, int32_t dtype, double worst, double nmse, int32_t bad);
-    // Behind opening each case's device and before its handles and buffers are destroyed.
+    // Behind opening each case's device, and before closing it: handles and buffers are gone then.
     void (*opened)(void *arg, pgd_dev *dev);
     void (*closing)(void *arg, pgd_dev *dev);
     void *arg;
@@ -50,6 +51,7 @@ typedef struct ops_session {
 
 typedef struct ops_rng {
     uint64_t state;
+    int32_t small; // 1: the tables of small shapes
 } ops_rng;
 
 ops_rng ops_seed(uint64_t seed, const char *name, int32_t number);
@@ -61,6 +63,9 @@ int64_t ops_rows(ops_rng *r, int64_t most);
 // Widths: 1, primes, ragged and round ones.
 int64_t ops_width(ops_rng *r);
 int64_t ops_head_dim(ops_rng *r);
+int64_t ops_vocab(const ops_rng *r); // of a table of embed: most ids of a batch lie in it
+// 1 in one of n cases, never among small shapes: the case is a long one.
+int32_t ops_is_long(ops_rng *r, int32_t n);
 int32_t ops_float(ops_rng *r);  // F32, BF16 or F16
 int32_t ops_scheme(ops_rng *r); // any but PARTS; seldom PLAIN
 

@@ -1,7 +1,7 @@
 // Every operation of a device against the reference.
 //
 //   ops_test --plugin-dir DIR --device URI [--op NAME] [--cases N] [--seed S] [--threads N]
-//            [--verbose] [--need-native] [--skip-missing]
+//            [--small] [--verbose] [--need-native] [--skip-missing]
 //
 // Prints each failure with the case that makes it (same seed and number: same case), a table of
 // where the ops ran, and "N passed, N failed". Exits 1 after a failure, 2 on a wrong command line,
@@ -47,6 +47,10 @@ static int32_t read_options(int argc, char **argv, ops_session *s, options *o) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--verbose") == 0) {
             s->verbose = 1;
+            continue;
+        }
+        if (strcmp(argv[i], "--small") == 0) {
+            s->small = 1;
             continue;
         }
         if (strcmp(argv[i], "--need-native") == 0) {
@@ -118,7 +122,8 @@ int main(int argc, char **argv) {
     int code;
     if (!read_options(argc, argv, &s, &o)) {
         fprintf(stderr, "usage: ops_test --plugin-dir DIR --device URI [--op NAME] [--cases N] "
-                        "[--seed S] [--threads N] [--verbose] [--need-native] [--skip-missing]\n");
+                        "[--seed S] [--threads N] [--small] [--verbose] [--need-native] "
+                        "[--skip-missing]\n");
         return 2;
     }
     code = run(&s, &o);

@@ -75,7 +75,7 @@ static const struct {
 };
 
 static void fill_logits(bench *b, int peaked) {
-    ops_rng r = {peaked ? 11 : 12};
+    ops_rng r = {.state = peaked ? 11 : 12};
     for (int64_t i = 0; i < b->rows * b->vocab; i++) {
         b->logits[i] = (float)(peaked ? ops_normal(&r) * 1.5 - 2 : ops_normal(&r));
     }
@@ -87,7 +87,7 @@ static void fill_logits(bench *b, int peaked) {
 }
 
 static void fill_lists(bench *b) {
-    ops_rng r = {13};
+    ops_rng r = {.state = 13};
     uint32_t *mask = (uint32_t *)(void *)(b->block + 1);
     for (int64_t i = 0; i < b->rows * ((b->vocab + 31) / 32); i++) {
         mask[i] = (uint32_t)ops_next(&r);

@@ -11,7 +11,7 @@ uint64_t ops_next(ops_rng *r) {
 }
 
 ops_rng ops_seed(uint64_t seed, const char *name, int32_t number) {
-    ops_rng r = {seed};
+    ops_rng r = {.state = seed};
     for (; *name != '\0'; name++) {
         r.state = ops_next(&r) ^ (unsigned char)*name;
     }
@@ -32,8 +32,12 @@ double ops_normal(ops_rng *r) {
 int64_t ops_rows(ops_rng *r, int64_t most) {
     static const int64_t table[] = {0,  1,  1,  1,  2,  3,  4,  5,  7,  8,   11,  13,
                                     16, 17, 31, 32, 33, 47, 64, 67, 97, 127, 128, 131};
+    static const int64_t small[] = {1, 9, 9, 11};
     const int64_t n = (int64_t)(sizeof(table) / sizeof(table[0]));
     int64_t rows;
+    if (r->small) {
+        return small[ops_between(r, 0, 3)];
+    }
     do {
         rows = table[ops_between(r, 0, n - 1)];
     } while (rows > most);
@@ -43,12 +47,27 @@ int64_t ops_rows(ops_rng *r, int64_t most) {
 int64_t ops_width(ops_rng *r) {
     static const int64_t table[] = {1,  2,  3,  7,   8,   13,  16,  31,  32,  33,  61,  64,
                                     67, 96, 97, 127, 128, 160, 251, 256, 257, 384, 509, 640};
+    static const int64_t small[] = {13, 33, 67, 97};
+    if (r->small) {
+        return small[ops_between(r, 0, 3)];
+    }
     return table[ops_between(r, 0, (int64_t)(sizeof(table) / sizeof(table[0])) - 1)];
 }
 
 int64_t ops_head_dim(ops_rng *r) {
     static const int64_t table[] = {16, 32, 64, 80, 96, 128};
+    if (r->small) {
+        return table[0];
+    }
     return table[ops_between(r, 0, (int64_t)(sizeof(table) / sizeof(table[0])) - 1)];
+}
+
+int64_t ops_vocab(const ops_rng *r) {
+    return r->small ? 251 : 1001;
+}
+
+int32_t ops_is_long(ops_rng *r, int32_t n) {
+    return ops_between(r, 0, n - 1) == 0 && !r->small;
 }
 
 int32_t ops_float(ops_rng *r) {

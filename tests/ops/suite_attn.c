@@ -10,8 +10,9 @@ typedef struct heads {
 } heads;
 
 static heads draw_heads(ops_fixture *f) {
-    heads h = {.hkv = ops_between(&f->rng, 1, 3), .dim = ops_head_dim(&f->rng)};
-    h.hq = h.hkv << ops_between(&f->rng, 0, 3);
+    const int32_t most = f->rng.small ? 1 : 3;
+    heads h = {.hkv = ops_between(&f->rng, 1, most), .dim = ops_head_dim(&f->rng)};
+    h.hq = h.hkv << ops_between(&f->rng, 0, most);
     return h;
 }
 
@@ -20,7 +21,7 @@ static void run_kv_write(ops_fixture *f) {
     const int32_t drawn = ops_act(f), cache = ops_cached(f);
     // the host's fallback has no images of int8 caches, and kernels may take f32 alone
     const int32_t dtype = cache == PGD_I8 ? PGD_F32 : drawn;
-    const int32_t layers = (int32_t)ops_between(&f->rng, 1, 3);
+    const int32_t layers = (int32_t)ops_between(&f->rng, 1, f->rng.small ? 1 : 3);
     const heads h = draw_heads(f);
     ops_tensor qkv, k, v;
     pgd_kv_write_args a[2];
@@ -70,9 +71,9 @@ static void draw_rules(ops_fixture *f, pgd_attn_args *a) {
 
 // attn alone over a cache that is loaded already; what no row sees is NaN there.
 static void run_attn(ops_fixture *f) {
-    const ops_batch_spec spec = ops_draw_batch(&f->rng, 120, 400);
+    const ops_batch_spec spec = ops_draw_batch(&f->rng, 120, f->rng.small ? 350 : 400);
     const int32_t dtype = ops_act(f), cache = ops_cached(f);
-    const int32_t layers = (int32_t)ops_between(&f->rng, 1, 2);
+    const int32_t layers = (int32_t)ops_between(&f->rng, 1, f->rng.small ? 1 : 2);
     const int32_t has_sinks = ops_between(&f->rng, 0, 5) == 0;
     const int32_t has_slopes = ops_between(&f->rng, 0, 5) == 0;
     const int32_t has_lse = ops_between(&f->rng, 0, 3) == 0;

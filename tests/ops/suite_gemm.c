@@ -5,7 +5,7 @@ static void run_embed(ops_fixture *f) {
     ops_batch_spec spec = ops_draw_batch(&f->rng, 150, 30);
     const int32_t dtype = ops_float(&f->rng), out_dtype = ops_act(f);
     const int64_t width = ops_width(&f->rng);
-    const int64_t vocab = ops_between(&f->rng, 0, 2) == 0 ? ops_width(&f->rng) : 1001;
+    const int64_t vocab = ops_between(&f->rng, 0, 2) == 0 ? ops_width(&f->rng) : ops_vocab(&f->rng);
     const int32_t row_start = ops_between(&f->rng, 0, 2) == 0 ? 5 : 0;
     const float scale = ops_between(&f->rng, 0, 1) == 0 ? 11.3125F : 0;
     const int32_t exact = scale == 0 && (out_dtype == dtype || out_dtype == PGD_F32);
@@ -42,7 +42,7 @@ static void draw_matrix(ops_fixture *f, int64_t *most, int64_t *n, int64_t *k) {
     *most = 131;
     *n = ops_width(&f->rng);
     *k = ops_width(&f->rng);
-    if (ops_between(&f->rng, 0, 5) == 0) {
+    if (ops_is_long(&f->rng, 6)) {
         *most = 5;
         *k = ops_between(&f->rng, 1, 4) * 1024 + ops_between(&f->rng, 0, 1) * 7;
     }

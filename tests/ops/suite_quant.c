@@ -3,39 +3,81 @@
 // (then sums are as close as any), or normal (then what rounding costs is bounded).
 #include "ops.h"
 
+#include <stdlib.h>
+
+#include "base/fail.h"
+
 typedef struct quant_case {
     int32_t scheme;
     int64_t n, k;
     int32_t n_parts;
 } quant_case;
 
-static quant_case draw_case(ops_fixture *f) {
+// wide 1: small shapes are two spans of a row, not more than one.
+static quant_case draw_case(ops_fixture *f, int32_t wide) {
+    static const int32_t own[] = {PGD_SCHEME_Q8_0, PGD_SCHEME_Q4_0, PGD_SCHEME_Q4_K,
+                                  PGD_SCHEME_Q6_K, PGD_SCHEME_INT8}; // kernels of their own
     quant_case c = {.scheme =
                         ops_between(&f->rng, 0, 3) == 0 ? PGD_SCHEME_PARTS : ops_scheme(&f->rng)};
+    c.scheme = f->rng.small ? own[ops_between(&f->rng, 0, 4)] : c.scheme;
     const int64_t unit = pgd_scheme_elements(c.scheme);
     if (c.scheme == PGD_SCHEME_PLAIN) {
         c.scheme = PGD_SCHEME_Q8_0;
     }
     c.n = ops_width(&f->rng);
-    if (c.scheme == PGD_SCHEME_PARTS || unit == 256) {
+    if (f->rng.small) {
+        c.k = wide ? 512 : 0;
+        c.k += c.scheme == PGD_SCHEME_PARTS || unit == 256 ? 256 : unit == 32 ? 288 : 265;
+    } else if (c.scheme == PGD_SCHEME_PARTS || unit == 256) {
         c.k = 256 * ops_between(&f->rng, 1, 5);
     } else if (c.scheme == PGD_SCHEME_INT8) { // a last block of one number is exact too
         c.k = 32 * ops_between(&f->rng, 0, 20) + 1;
     } else {
         c.k = 32 * ops_between(&f->rng, 1, 40);
     }
-    c.n_parts = c.n > 3 ? (int32_t)ops_between(&f->rng, 1, 3) : 1;
+    c.n_parts = c.n > 3 && !f->rng.small ? (int32_t)ops_between(&f->rng, 1, 3) : 1;
     return c;
+}
+
+// A row of the weight on its own, into host memory.
+static void check_row(ops_fixture *f) {
+    const int64_t row = ops_between(&f->rng, 0, f->weight_desc.n - 1), k = f->weight_desc.k;
+    double *exact = malloc((size_t)k * sizeof(*exact));
+    float *want = malloc((size_t)k * sizeof(*want)), *got = malloc((size_t)k * sizeof(*got));
+    const pgd_tensor line = {.offset = (uint64_t)(uintptr_t)got,
+                             .dtype = PGD_F32,
+                             .rank = 1,
+                             .shape = {k},
+                             .stride = {1}};
+    pgd_status code = PGD_OK;
+    if (f->broken || exact == NULL || want == NULL || got == NULL) {
+        f->broken = 1;
+    } else {
+        code = f->d->weight->unpack(f->d, f->queue, f->weight[OPS_DEV], row, &line);
+        ops_drain(f);
+    }
+    if (code == PGD_OK && !f->broken) {
+        pgd_ref_weight_read(&f->ref_weight, row, 0, k, exact);
+        for (int64_t i = 0; i < k; i++) {
+            want[i] = (float)exact[i];
+        }
+        ops_compare_values(f, "a row unpacked", PGD_F32, want, got, k, k, OPS_ONE, 0);
+    } else if (code != PGD_UNSUPPORTED && !f->broken) {
+        ops_fail(f, "row %lld cannot be unpacked: %s", (long long)row, pgd_fail_last());
+    }
+    free(exact);
+    free(want);
+    free(got);
 }
 
 static void run_embed(ops_fixture *f) {
     const ops_batch_spec spec = ops_draw_batch(&f->rng, 90, 30);
-    const quant_case c = draw_case(f);
+    const quant_case c = draw_case(f, 1);
     const uint32_t uses = PGD_USE_EMBED | (ops_between(&f->rng, 0, 1) ? PGD_USE_GEMM : 0);
     pgd_embed_args a[2];
     ops_tensor out;
     ops_batch(f, &spec);
-    ops_quantized(f, uses, c.scheme, 1001, c.k, c.n_parts, spec.cap_tokens);
+    ops_quantized(f, uses, c.scheme, ops_vocab(&f->rng), c.k, c.n_parts, spec.cap_tokens);
     out = ops_make2(f, "out", PGD_F32, f->batch[0].cap_tokens, c.k, f->n_rows, OPS_FILL_NAN);
     ops_say(f, " %d rows of %lld of %s", (int)f->n_rows, (long long)c.k, pgd_scheme_name(c.scheme));
     ops_may_write(f, &out);
@@ -53,11 +95,12 @@ static void run_embed(ops_fixture *f) {
     ops_run(f, PGD_OP_embed, &a[OPS_HOST], &a[OPS_DEV]);
     ops_fetch(f);
     ops_compare(f, &out, f->n_rows, OPS_ONE, 0);
+    check_row(f);
 }
 
 // exact 1: x as int8 holds it.
 static void run_product(ops_fixture *f, int32_t op, int32_t exact) {
-    const quant_case q = draw_case(f);
+    const quant_case q = draw_case(f, 0);
     const int32_t added = op == PGD_OP_gemm_add;
     const ops_rows_case c = ops_draw_rows(f, 131);
     pgd_gemm_args a[2];
@@ -105,7 +148,7 @@ static void run_rounded(ops_fixture *f) {
 }
 
 static void run_gate_up(ops_fixture *f) {
-    const quant_case q = draw_case(f);
+    const quant_case q = draw_case(f, 0);
     const ops_rows_case c = ops_draw_rows(f, 70);
     const int32_t both = (int32_t)ops_between(&f->rng, 0, 1);
     pgd_gate_up_args a[2];

@@ -31,7 +31,7 @@ static ops_tensor make_logits(ops_fixture *f, int64_t rows, int64_t live, int64_
 }
 
 static int64_t draw_vocab(ops_fixture *f) {
-    return ops_between(&f->rng, 0, 9) == 0 ? 32003 : ops_width(&f->rng);
+    return ops_is_long(&f->rng, 10) ? 32003 : ops_width(&f->rng);
 }
 
 static void run_argmax(ops_fixture *f) {
@@ -224,7 +224,7 @@ static void draw_head(ops_fixture *f, head_case *c, ops_batch_spec *spec) {
     c->dtype = ops_act(f);
     c->has_norm = ops_between(&f->rng, 0, 2) > 0;
     c->residual = c->has_norm && ops_between(&f->rng, 0, 1) == 0 ? PGD_F32 : c->dtype;
-    c->vocab = ops_between(&f->rng, 0, 5) == 0 ? 4099 : ops_width(&f->rng);
+    c->vocab = ops_is_long(&f->rng, 6) ? 4099 : ops_width(&f->rng);
     c->width = ops_width(&f->rng);
     c->keep = ops_between(&f->rng, 0, 2) == 0;
     c->fields = ops_between(&f->rng, 0, 1) == 0;

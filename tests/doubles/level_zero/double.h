@@ -9,13 +9,12 @@
 #ifndef PGD_TESTS_DOUBLES_LEVEL_ZERO_DOUBLE_H
 #define PGD_TESTS_DOUBLES_LEVEL_ZERO_DOUBLE_H
 
-#define CL_TARGET_OPENCL_VERSION 200
-#include <CL/cl.h>
 #include <level_zero/ze_api.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cl.h"
 #include "pocl.h"
 
 enum {

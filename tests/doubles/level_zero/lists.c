@@ -261,5 +261,8 @@ ze_result_t zed_zeCommandListAppendLaunchKernel(ze_command_list_handle_t list,
             zed_complain("a launch without all arguments");
         }
     }
+    if (!double_launch_has_memory()) {
+        return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
     return append(list, &c, signals, n_waits, waits);
 }

@@ -2,7 +2,6 @@
 //
 // PoCL has no SPIR-V: the translator turns a module into LLVM bitcode, which PoCL takes.
 #define _GNU_SOURCE 1
-#include <dlfcn.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -15,32 +14,8 @@
 
 extern char **environ;
 
-#define CL_FUNCTIONS(X)                   \
-    X(clBuildProgram)                     \
-    X(clCreateCommandQueueWithProperties) \
-    X(clCreateContext)                    \
-    X(clCreateKernel)                     \
-    X(clCreateProgramWithBinary)          \
-    X(clEnqueueNDRangeKernel)             \
-    X(clFinish)                           \
-    X(clGetDeviceIDs)                     \
-    X(clGetPlatformIDs)                   \
-    X(clGetPlatformInfo)                  \
-    X(clGetProgramBuildInfo)              \
-    X(clReleaseKernel)                    \
-    X(clReleaseProgram)                   \
-    X(clSetKernelArg)                     \
-    X(clSetKernelArgSVMPointer)
-
-static struct {
-#define CL_SLOT(name) __typeof__(&name) name;
-    CL_FUNCTIONS(CL_SLOT)
-#undef CL_SLOT
-} cl;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below, and arguments
-static cl_device_id device;
-static cl_context context;
+static const double_cl *cl;
 static cl_command_queue queue;
 
 void zed_complain(const char *what) {
@@ -50,42 +25,18 @@ void zed_complain(const char *what) {
 
 // ---- device ------------------------------------------------------------------------------------
 
-static bool find_functions(void) {
-    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        return false;
-    }
-#define CL_FIND(name)                           \
-    *(void **)&cl.name = dlsym(library, #name); \
-    if (cl.name == NULL) {                      \
-        return false;                           \
-    }
-    CL_FUNCTIONS(CL_FIND)
-#undef CL_FIND
-    return true;
-}
-
-static bool find_device(void) {
-    cl_platform_id platform = NULL;
-    return cl.clGetPlatformIDs(1, &platform, NULL) == CL_SUCCESS &&
-           cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS;
-}
-
-static bool make_device(void) {
+static bool make_queue(void) {
     cl_int error = CL_SUCCESS;
-    if (!find_functions() || !find_device()) {
-        return false;
+    cl = double_cl_open();
+    if (cl != NULL) {
+        queue = cl->clCreateCommandQueue(cl->context, cl->device, 0, &error);
     }
-    context = cl.clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-    if (error == CL_SUCCESS) {
-        queue = cl.clCreateCommandQueueWithProperties(context, device, NULL, &error);
-    }
-    return error == CL_SUCCESS;
+    return cl != NULL && error == CL_SUCCESS;
 }
 
 bool zed_open(void) {
     pthread_mutex_lock(&lock);
-    const bool made = queue != NULL || make_device();
+    const bool made = queue != NULL || make_queue();
     pthread_mutex_unlock(&lock);
     return made;
 }
@@ -153,17 +104,19 @@ ze_result_t zed_module_make(const void *spirv, size_t bytes, zed_module *out) {
     memset(out, 0, sizeof(*out));
     pthread_mutex_lock(&lock);
     if (bitcode != NULL && n > 0) {
-        out->program = cl.clCreateProgramWithBinary(context, 1, &device, &n, &list, NULL, &error);
+        out->program =
+            cl->clCreateProgramWithBinary(cl->context, 1, &cl->device, &n, &list, NULL, &error);
     }
     if (error == CL_SUCCESS) {
-        error = cl.clBuildProgram(out->program, 1, &device, "-x spir -spir-std=1.2", NULL, NULL);
+        error =
+            cl->clBuildProgram(out->program, 1, &cl->device, "-x spir -spir-std=1.2", NULL, NULL);
     }
     if (error != CL_SUCCESS) {
         snprintf(out->log, sizeof(out->log), "the double cannot build this module (%d)",
                  (int)error);
         if (out->program != NULL) {
-            cl.clGetProgramBuildInfo(out->program, device, CL_PROGRAM_BUILD_LOG,
-                                     sizeof(out->log) - 1, out->log, NULL);
+            cl->clGetProgramBuildInfo(out->program, cl->device, CL_PROGRAM_BUILD_LOG,
+                                      sizeof(out->log) - 1, out->log, NULL);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -180,7 +133,7 @@ ze_result_t zed_module_make(const void *spirv, size_t bytes, zed_module *out) {
 void zed_module_end(zed_module *m) {
     pthread_mutex_lock(&lock);
     if (m->program != NULL) {
-        cl.clReleaseProgram(m->program);
+        cl->clReleaseProgram(m->program);
     }
     pthread_mutex_unlock(&lock);
     free(m->words);
@@ -233,14 +186,14 @@ ze_result_t zed_kernel_make(const zed_module *m, const char *name, zed_kernel *o
         return ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
     }
     pthread_mutex_lock(&lock);
-    out->kernel = cl.clCreateKernel(m->program, name, &error);
+    out->kernel = cl->clCreateKernel(m->program, name, &error);
     pthread_mutex_unlock(&lock);
     return error == CL_SUCCESS ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
 }
 
 void zed_kernel_end(zed_kernel *k) {
     pthread_mutex_lock(&lock);
-    cl.clReleaseKernel(k->kernel);
+    cl->clReleaseKernel(k->kernel);
     pthread_mutex_unlock(&lock);
 }
 
@@ -256,8 +209,8 @@ static cl_int set_args(const zed_kernel *k) {
             }
         }
         const cl_int error = k->kinds[i] == ARG_MEMORY
-                                 ? cl.clSetKernelArgSVMPointer(k->kernel, i, ptr)
-                                 : cl.clSetKernelArg(k->kernel, i, k->bytes[i], k->values[i]);
+                                 ? cl->clSetKernelArgSVMPointer(k->kernel, i, ptr)
+                                 : cl->clSetKernelArg(k->kernel, i, k->bytes[i], k->values[i]);
         if (error != CL_SUCCESS) {
             return error;
         }
@@ -267,14 +220,13 @@ static cl_int set_args(const zed_kernel *k) {
 
 void zed_run(const zed_kernel *k, const uint32_t groups[3]) {
     const size_t local[3] = {k->group[0], k->group[1], k->group[2]};
-    const size_t global[3] = {local[0] * groups[0], local[1] * groups[1], local[2] * groups[2]};
     pthread_mutex_lock(&lock);
     cl_int error = set_args(k);
     if (error == CL_SUCCESS) {
-        error = cl.clEnqueueNDRangeKernel(queue, k->kernel, 3, NULL, global, local, 0, NULL, NULL);
+        error = double_cl_launch(queue, k->kernel, groups, local);
     }
     pthread_mutex_unlock(&lock);
-    if (error != CL_SUCCESS || cl.clFinish(queue) != CL_SUCCESS) {
+    if (error != CL_SUCCESS || cl->clFinish(queue) != CL_SUCCESS) {
         zed_complain("PoCL does not run a launch");
     }
 }

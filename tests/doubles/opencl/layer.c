@@ -1,7 +1,8 @@
 // A layer of the OpenCL loader (OPENCL_LAYERS names it; cl_layer.h) that lets a driver fail.
 //
 // PAGODA_DOUBLE: devices=0 (a driver without a device), hang=1 (no answer to the first question),
-// oom=n (no memory at the n-th buffer or launch), lose=n (the device is gone after n launches).
+// driver=1 (too old for the kernels), oom=n (no memory at the n-th buffer), launch_oom=n (nor at
+// the n-th launch), lose=n (the device is gone after n launches).
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
@@ -18,7 +19,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards what follows
 static int64_t n_allocations;
 static int64_t n_launches;
 
-// The memory of a buffer, or that a driver takes at a launch.
 static bool has_memory(void) {
     pthread_mutex_lock(&lock);
     const bool has = ++n_allocations != double_settings_get()->oom;
@@ -42,6 +42,14 @@ static cl_int CL_API_CALL get_devices(cl_platform_id platform, cl_device_type ty
     return below.clGetDeviceIDs(platform, type, n, list, out_n);
 }
 
+static cl_int CL_API_CALL build(cl_program program, cl_uint n, const cl_device_id *devices,
+                                const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                                void *arg) {
+    return double_settings_get()->driver < 100
+               ? CL_BUILD_PROGRAM_FAILURE
+               : below.clBuildProgram(program, n, devices, options, notify, arg);
+}
+
 static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes,
                                         void *ptr, cl_int *out_error) {
     if (!has_memory()) {
@@ -57,7 +65,7 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_ui
     if (is_lost()) {
         return CL_DEVICE_NOT_AVAILABLE;
     }
-    if (!has_memory()) {
+    if (!double_launch_has_memory()) {
         return CL_OUT_OF_RESOURCES;
     }
     return below.clEnqueueNDRangeKernel(queue, kernel, n_dims, offset, global, local, n_waits,
@@ -88,6 +96,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *ta
     memcpy(&below, target, bytes);
     ours = below;
     ours.clGetDeviceIDs = get_devices;
+    ours.clBuildProgram = build;
     ours.clCreateBuffer = create_buffer;
     ours.clEnqueueNDRangeKernel = launch;
     *out_n = n;

@@ -21,6 +21,7 @@ static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
 static block *blocks;
 static size_t used;
 static int64_t n_allocs;
+static int64_t n_launches;
 
 static size_t total(void) {
     return (size_t)double_settings_get()->memory << 20;
@@ -28,12 +29,12 @@ static size_t total(void) {
 
 static int take(size_t bytes, int is_host, block **out) {
     const int64_t oom = double_settings_get()->oom;
-    const size_t whole = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    const size_t whole = bytes > SIZE_MAX - ALIGN ? SIZE_MAX : (bytes + ALIGN - 1) / ALIGN * ALIGN;
     int error = DOUBLE_OUT_OF_MEMORY;
     block *b = calloc(1, sizeof(*b));
     pthread_mutex_lock(&blocks_lock);
     n_allocs++;
-    if (b != NULL && n_allocs != oom && (is_host || whole <= total() - used)) {
+    if (b != NULL && n_allocs != oom && whole <= (is_host ? total() : total() - used)) {
         b->ptr = aligned_alloc(ALIGN, whole);
     }
     if (b != NULL && b->ptr != NULL) {
@@ -97,6 +98,13 @@ int double_host_alloc(void **out, size_t bytes) {
 
 int double_host_free(void *ptr) {
     return give(ptr, 1);
+}
+
+int double_launch_has_memory(void) {
+    pthread_mutex_lock(&blocks_lock);
+    const int has = ++n_launches != double_settings_get()->launch_oom;
+    pthread_mutex_unlock(&blocks_lock);
+    return has;
 }
 
 void double_memory_info(size_t *out_free, size_t *out_total) {

@@ -34,18 +34,19 @@ enum {
 };
 
 typedef struct double_settings {
-    int64_t devices;  // 1
-    int64_t seed;     // of the pauses
-    int64_t pause_us; // longest pause before a command, 200
-    int64_t pauses;   // of 1000 commands, 20
-    int64_t memory;   // MiB of a device, 2048
-    int64_t driver;   // version, 13000; below it the kernels are too new
-    int64_t chip;     // 90; for HIP: 942
-    int64_t oom;      // the n-th allocation fails, 0 = none
-    int64_t lose;     // the device is lost after n launches, 0 = never
-    int64_t hang;     // 1: init does not return
-    int64_t f64;      // 0: no double precision (Level Zero only), 1
-    int64_t no_wait;  // calls that do nothing: 1 what a host waits by, 2 event wait of a stream
+    int64_t devices;    // 1
+    int64_t seed;       // of the pauses
+    int64_t pause_us;   // longest pause before a command, 200
+    int64_t pauses;     // of 1000 commands, 20
+    int64_t memory;     // MiB of a device, 2048
+    int64_t driver;     // version, 13000; below it the kernels are too new
+    int64_t chip;       // 90; for HIP: 942
+    int64_t oom;        // the n-th allocation fails, 0 = none
+    int64_t launch_oom; // the n-th launch finds no memory, 0 = none
+    int64_t lose;       // the device is lost after n launches, 0 = never
+    int64_t hang;       // 1: init does not return
+    int64_t f64;        // 0: no double precision (Level Zero only), 1
+    int64_t no_wait;    // calls that do nothing: 1 what a host waits by, 2 event wait of a stream
 } double_settings;
 
 const double_settings *double_settings_get(void);
@@ -60,6 +61,8 @@ int double_alloc(uint64_t *out, size_t bytes);
 int double_free(uint64_t address);
 int double_host_alloc(void **out, size_t bytes); // the host's and the device's address
 int double_host_free(void *ptr);
+// 0 when a launch is to find no memory; counts launches.
+int double_launch_has_memory(void);
 void double_memory_info(size_t *out_free, size_t *out_total);
 
 // ---- kernels, streams, events, graphs ----------------------------------------------------------

@@ -31,6 +31,7 @@ static const struct {
     {"driver", offsetof(double_settings, driver)},
     {"chip", offsetof(double_settings, chip)},
     {"oom", offsetof(double_settings, oom)},
+    {"launch_oom", offsetof(double_settings, launch_oom)},
     {"lose", offsetof(double_settings, lose)},
     {"hang", offsetof(double_settings, hang)},
     {"f64", offsetof(double_settings, f64)},

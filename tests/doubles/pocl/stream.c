@@ -39,9 +39,9 @@ typedef struct list {
 } list;
 
 struct double_event {
-    double_event *next; // all that were made
-    uint64_t asked;     // records
+    uint64_t asked; // records
     uint64_t reached;
+    int n_holders; // its owner, and commands that are not done
 };
 
 struct double_graph {
@@ -63,7 +63,6 @@ struct double_stream {
 
 static pthread_mutex_t events_lock = PTHREAD_MUTEX_INITIALIZER; // guards all events
 static pthread_cond_t events_changed = PTHREAD_COND_INITIALIZER;
-static double_event *events; // kept to the end: a worker may still name one
 
 static _Atomic int sticky; // the error that the device is lost with
 static _Atomic int64_t n_launches;
@@ -82,6 +81,25 @@ static void add(list *l, command *c) {
         l->last->next = c;
     }
     l->last = c;
+}
+
+static void hold(double_event *e) {
+    if (e != NULL) {
+        pthread_mutex_lock(&events_lock);
+        e->n_holders++;
+        pthread_mutex_unlock(&events_lock);
+    }
+}
+
+static void let_go(double_event *e) {
+    if (e != NULL) {
+        pthread_mutex_lock(&events_lock);
+        const int n = --e->n_holders;
+        pthread_mutex_unlock(&events_lock);
+        if (n == 0) {
+            free(e);
+        }
+    }
 }
 
 static void clear(list *l) {
@@ -211,6 +229,7 @@ static void *work(void *arg) {
         s->is_busy = 1;
         pthread_mutex_unlock(&s->lock);
         run(s, c);
+        let_go(c->event);
         free(c);
         pthread_mutex_lock(&s->lock);
         s->is_busy = 0;
@@ -286,6 +305,7 @@ static int append(double_stream *s, const command *what) {
         return error == DOUBLE_OK ? DOUBLE_OUT_OF_MEMORY : error;
     }
     *c = *what;
+    hold(c->event);
     if (s->capturing != NULL) {
         add(&s->capturing->commands, c);
         return DOUBLE_OK;
@@ -310,7 +330,8 @@ int double_launch(double_stream *s, void *kernel, const unsigned groups[3], unsi
         memcpy(&c.addresses[i], params[i], sizeof(c.addresses[i]));
     }
     memcpy(c.params, params[PGD_PORTABLE_MEMORIES], k->params_bytes);
-    return append(s, &c);
+    return s->capturing != NULL || double_launch_has_memory() ? append(s, &c)
+                                                              : DOUBLE_OUT_OF_MEMORY;
 }
 
 int double_copy_rows(double_stream *s, const double_copy *copy) {
@@ -334,14 +355,12 @@ int double_event_create(double_event **out) {
     if (e == NULL) {
         return DOUBLE_OUT_OF_MEMORY;
     }
-    pthread_mutex_lock(&events_lock);
-    e->next = events;
-    events = e;
-    pthread_mutex_unlock(&events_lock);
+    e->n_holders = 1;
     return DOUBLE_OK;
 }
 
 int double_event_destroy(double_event *e) {
+    let_go(e);
     return e == NULL ? DOUBLE_INVALID : DOUBLE_OK;
 }
 
@@ -413,6 +432,9 @@ int double_capture_end(double_stream *s, double_graph **out) {
 }
 
 int double_graph_launch(double_graph *g, double_stream *s) {
+    if (!double_launch_has_memory()) {
+        return DOUBLE_OUT_OF_MEMORY;
+    }
     for (const command *c = g->commands.first; c != NULL; c = c->next) {
         const int error = append(s, c);
         if (error != DOUBLE_OK) {

@@ -1,0 +1,120 @@
+// The tensor-core kernels (kernels/cuda) as the shared op layer asks for them: whether a device has
+// them, which products are theirs, and their launches.
+//
+//   x -> pack_x -> gemm_small (few rows; slices merged by the last group) or gemm_large -> y
+#include "../gpu/tuned.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "choose.h"
+#include "cuda.h"
+
+enum { LEAST_CAPABILITY = 80 };
+
+static const gpu_kernel kernels[PGD_CUDA_COUNT] = {
+#define TUNED_ROW(kernel, items, params, bytes, rows, columns, sm) \
+    {.name = "pgd_cuda_" #kernel,                                  \
+     .n_items = (items),                                           \
+     .params_bytes = sizeof(params),                               \
+     .shared = (bytes)},
+    PGD_CUDA_KERNELS(TUNED_ROW)
+#undef TUNED_ROW
+};
+
+_Static_assert((int)PGD_CUDA_COUNT <= (int)GPU_MOST_TUNED, "room for the functions of a device");
+_Static_assert(sizeof(kc_gemm_params) <= GPU_PARAMS_BYTES, "room for the parameters");
+
+static bool usable(const pgd_host *host, const gpu_device_facts *facts, char *reason,
+                   size_t bytes) {
+    const char *file = host->option == NULL ? NULL : host->option(host, "kernels");
+    const char *wanted = host->option == NULL ? NULL : host->option(host, "tuned");
+    if (cuda_tuned_images[0].data == NULL) {
+        snprintf(reason, bytes, "the plugin was built without nvcc, so without tuned kernels");
+    } else if (file != NULL && file[0] != '\0') {
+        snprintf(reason, bytes, "the kernels come from a file, which has no tuned ones");
+    } else if (wanted != NULL && strcmp(wanted, "off") == 0) {
+        snprintf(reason, bytes, "tuned kernels are off (option tuned)");
+    } else if (cuda_capability(facts->arch) < LEAST_CAPABILITY) {
+        snprintf(reason, bytes, "tuned kernels need sm_%d, this is %s", LEAST_CAPABILITY,
+                 facts->arch);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch) {
+    const bool has_type = w->dtype == PGD_BF16 || w->dtype == PGD_F16;
+    const int32_t layout = gpu_weight_layout(w);
+    cuda_product p;
+    *out_scratch = 0;
+    if (w->scheme != PGD_SCHEME_PLAIN || !has_type || layout == K_LAYOUT_ROWS || w->k < 1 ||
+        w->n < 1 || w->n > INT32_MAX || w->k > INT32_MAX ||
+        (x->dtype != w->dtype && w->act_dtype != w->dtype)) {
+        return NULL;
+    }
+    cuda_choose_product(w->dtype, (int32_t)w->n, (int32_t)w->k, layout == K_LAYOUT_GATED,
+                        x->shape[0], &p);
+    *out_scratch = p.scratch_bytes;
+    return w->dtype == PGD_BF16 ? "mma_bf16" : "mma_f16";
+}
+
+// x in the order in which the products read it, at the start of scratch.
+static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
+                   const pgd_tensor *x) {
+    const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x];
+    gpu_work work = gpu_work_of(op, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x, 1, 1);
+    kc_pack_x_params params = {.x = gpu_bind(op, &work, 1, "x", x),
+                               .out_s0 = p->k_pad,
+                               .rows = gpu_rows(op),
+                               .n = (int32_t)w->k,
+                               .dtype = w->dtype};
+    params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
+    work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
+    gpu_emit(op, &work, &params);
+}
+
+static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
+                         const pgd_weight *weight, const pgd_tensor *x) {
+    const pgd_weight_desc *w = &weight->desc;
+    cuda_product p;
+    cuda_choose_product(w->dtype, (int32_t)w->n, (int32_t)w->k, plain->w.layout == K_LAYOUT_GATED,
+                        x->shape[0], &p);
+    pack_x(op, &p, w, x);
+    for (int32_t i = 0; i < CUDA_CHOICES; i++) {
+        const cuda_choice *c = &p.choices[i];
+        gpu_work work = *made;
+        const k_view scratch = gpu_bind_scratch(op, &work, 2, p.scratch_bytes);
+        kc_gemm_params params = {.g = *plain,
+                                 .parts_at = scratch.at + (int64_t)p.parts_at,
+                                 .slice = p.slice,
+                                 .n_slices = p.n_slices,
+                                 .panels = p.panels,
+                                 .merges = p.n_slices > 1};
+        params.g.x = (k_view){.at = scratch.at, .s0 = p.k_pad, .dtype = w->dtype};
+        if (c->rows_axis == 2) { // few rows: the stride of parts
+            params.g.rows.n = params.g.rows.n < p.small_cap ? params.g.rows.n : p.small_cap;
+            work.launch.memories[6] = work.launch.memories[2];
+            work.launch.memories[7] = op->x->queue->counters;
+        }
+        work.launch.kernel = PGD_PORTABLE_COUNT + c->kernel;
+        memcpy(work.launch.groups, c->groups, sizeof(c->groups));
+        work.rows_axis = c->rows_axis;
+        work.rows_unit = c->rows_unit;
+        work.when = GPU_IF_BETWEEN;
+        work.rows_least = c->rows_least;
+        work.rows_most = c->rows_most;
+        gpu_emit(op, &work, &params);
+    }
+}
+
+const gpu_tuned cuda_tuned = {
+    .kernels = kernels,
+    .n_kernels = PGD_CUDA_COUNT,
+    .usable = usable,
+    .act_dtype = PGD_BF16,
+    .dot_dtype = PGD_BF16,
+    .product = product,
+    .emit_product = emit_product,
+};

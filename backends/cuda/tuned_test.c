@@ -1,0 +1,277 @@
+// What the op layer launches where a device has tuned kernels: a driver that only writes down. Which
+// kernel runs for how many rows, with which grid, memories and parameters; and when it is the
+// portable ones after all.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../gpu/tuned.h"
+#include "choose.h"
+#include "cuda.h"
+
+// The plugin's own list holds images only where there is nvcc.
+const gpu_stream_image cuda_tuned_images[] = {{"", "an image"}, {"", NULL}};
+
+static const char *option_tuned;
+static const char *option_kernels;
+static gpu_launch launches[32];
+static int32_t n_launches;
+
+// ---- a host and a driver that write down -------------------------------------------------------
+
+static pgd_status fails(const pgd_host *h, pgd_status code, const char *file, int32_t line,
+                        const char *fmt, ...) {
+    (void)h;
+    (void)file;
+    (void)line;
+    (void)fmt;
+    return code;
+}
+
+static void *take(const pgd_host *h, uint64_t bytes, uint64_t align) {
+    (void)h;
+    (void)align;
+    return calloc(1, (size_t)bytes);
+}
+
+static void give(const pgd_host *h, void *ptr) {
+    (void)h;
+    free(ptr);
+}
+
+static const char *option(const pgd_host *h, const char *key) {
+    (void)h;
+    return strcmp(key, "tuned") == 0     ? option_tuned
+           : strcmp(key, "kernels") == 0 ? option_kernels
+                                         : NULL;
+}
+
+static const pgd_host host = {
+    .size = sizeof(host), .fail = fails, .alloc = take, .free = give, .option = option};
+
+static pgd_status create(const pgd_host *h, void *device, uint64_t bytes, int32_t place,
+                         void **out) {
+    (void)h;
+    (void)device;
+    (void)place;
+    *out = calloc(1, (size_t)bytes);
+    return PGD_OK;
+}
+
+static void destroy(const pgd_host *h, void *device, void *memory) {
+    (void)h;
+    (void)device;
+    free(memory);
+}
+
+static pgd_status queue_create(const pgd_host *h, void *device, int32_t role, void **out) {
+    (void)h;
+    (void)role;
+    *out = device;
+    return PGD_OK;
+}
+
+static void queue_destroy(const pgd_host *h, void *queue) {
+    (void)h;
+    (void)queue;
+}
+
+static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
+    (void)h;
+    (void)queue;
+    assert_in_range(n_launches, 0, 31);
+    launches[n_launches++] = *l;
+    return PGD_OK;
+}
+
+static const gpu_driver driver = {.kind = "cuda",
+                                  .tuned = &cuda_tuned,
+                                  .create = create,
+                                  .destroy = destroy,
+                                  .queue_create = queue_create,
+                                  .queue_destroy = queue_destroy,
+                                  .launch = launch};
+
+// ---- a device with one product -----------------------------------------------------------------
+
+enum { CAP = 1024, N = 96, K = 1100 };
+
+typedef struct setup {
+    gpu_self self;
+    pgd_device d;
+    pgd_queue *q;
+    pgd_buffer *memory; // of everything, 64 MiB
+    pgd_weight *w;
+    pgd_batch_head head;
+    pgd_batch batch;
+    pgd_exec x;
+    pgd_gemm_args args;
+} setup;
+
+static pgd_tensor tensor(pgd_buffer *b, uint64_t offset, int32_t dtype, int64_t rows, int64_t n) {
+    return (pgd_tensor){.buffer = b,
+                        .offset = offset,
+                        .dtype = dtype,
+                        .rank = 2,
+                        .shape = {rows, n},
+                        .stride = {n, 1}};
+}
+
+static void open_setup(setup *s, const char *arch, int32_t dtype, int32_t x_dtype, uint32_t uses) {
+    const pgd_queue_desc queue = {.size = sizeof(queue)};
+    const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = UINT64_C(64) << 20};
+    char reason[96] = "";
+    memset(s, 0, sizeof(*s));
+    s->self = (gpu_self){.host = &host, .driver = &driver};
+    (void)strcpy(s->self.facts.arch, arch);
+    s->self.tuned =
+        cuda_tuned.usable(&host, &s->self.facts, reason, sizeof(reason)) ? &cuda_tuned : NULL;
+    s->d = (pgd_device){.size = sizeof(s->d), .self = &s->self, .host = &host};
+    assert_int_equal(gpu_queue_table.create(&s->d, &queue, &s->q), PGD_OK);
+    assert_int_equal(gpu_memory_table.create(&s->d, &buffer, &s->memory), PGD_OK);
+    const pgd_weight_desc desc = {
+        .size = sizeof(desc), .uses = uses, .dtype = dtype, .n = N, .k = K, .max_rows = CAP};
+    const pgd_range dst = {s->memory, UINT64_C(8) << 20, UINT64_C(8) << 20};
+    assert_int_equal(gpu_weight_table.adopt(&s->d, &desc, &dst, &s->w), PGD_OK);
+    s->batch = (pgd_batch){.size = sizeof(s->batch),
+                           .cap_tokens = CAP,
+                           .cap_seqs = CAP,
+                           .cap_out = CAP,
+                           .mem = s->memory,
+                           .mirror = &s->head};
+    s->x = (pgd_exec){.size = sizeof(s->x),
+                      .dev = &s->d,
+                      .queue = s->q,
+                      .scratch = {s->memory, UINT64_C(32) << 20, UINT64_C(32) << 20}};
+    s->args = (pgd_gemm_args){.size = sizeof(s->args),
+                              .rows = PGD_ROWS_TOKENS,
+                              .batch = &s->batch,
+                              .w = s->w,
+                              .x = tensor(s->memory, 1 << 20, x_dtype, CAP, K),
+                              .y = tensor(s->memory, 24 << 20, PGD_F32, CAP, N)};
+}
+
+static void close_setup(setup *s) {
+    gpu_weight_table.destroy(&s->d, s->w);
+    gpu_memory_table.destroy(&s->d, s->memory);
+    gpu_queue_table.destroy(&s->d, s->q);
+}
+
+static void run(setup *s, int32_t rows) {
+    s->head.n_tokens = rows;
+    n_launches = 0;
+    assert_int_equal(gpu_op_gemm(&s->x, &s->args), PGD_OK);
+}
+
+static const kc_gemm_params *params_of(const gpu_launch *l) {
+    return (const kc_gemm_params *)(const void *)l->params;
+}
+
+static void test_a_product_is_a_pack_and_one_kernel(void **state) {
+    (void)state;
+    static const int32_t rows[] = {1, 8, 9, 40, 64, 65, 512, 513, 1024};
+    setup s;
+    open_setup(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM);
+    cuda_product want;
+    cuda_choose_product(PGD_BF16, N, K, false, CAP, &want);
+    assert_true(want.n_slices > 1);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        run(&s, rows[i]);
+        assert_int_equal(n_launches, 2);
+        assert_int_equal(launches[0].kernel, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x);
+        assert_int_equal(launches[0].groups[1], rows[i]);
+        const gpu_launch *l = &launches[1];
+        const int32_t number = l->kernel - PGD_PORTABLE_COUNT;
+        const pgd_cuda_kernel *k = &pgd_cuda_kernels[number];
+        const kc_gemm_params *p = params_of(l);
+        const int32_t axis = k->shared == 0 ? 2 : 1;
+        assert_int_equal(l->groups[0],
+                         (want.panels * 8 + (int32_t)k->columns - 1) / (int32_t)k->columns);
+        assert_int_equal(l->groups[axis], (rows[i] + (int32_t)k->rows - 1) / (int32_t)k->rows);
+        assert_int_equal(p->n_slices, want.n_slices);
+        assert_int_equal(p->g.x.s0, want.k_pad);
+        assert_int_equal(p->g.x.at, (int64_t)s.x.scratch.offset);
+        assert_int_equal(p->g.rows.n, axis == 2 ? CUDA_SMALL_ROWS : CAP);
+        if (axis == 2) {
+            assert_int_equal(l->groups[1], want.n_slices);
+            assert_ptr_equal(l->memories[7], s.q->counters);
+            assert_non_null(l->memories[7]);
+            assert_int_equal(p->merges, 1);
+            assert_int_equal(p->parts_at - p->g.x.at, (int64_t)want.parts_at);
+        }
+    }
+    close_setup(&s);
+}
+
+// 0: the portable kernels, 1: the tuned.
+static int32_t is_tuned(const char *arch, int32_t dtype, int32_t x_dtype, uint32_t uses) {
+    setup s;
+    open_setup(&s, arch, dtype, x_dtype, uses);
+    run(&s, 3);
+    const int32_t last = launches[n_launches - 1].kernel >= PGD_PORTABLE_COUNT;
+    uint64_t bytes = 0;
+    const char *name = gpu_tuned_product(&s.d, &s.w->desc, &s.args.x, &bytes);
+    assert_int_equal(name != NULL, last);
+    close_setup(&s);
+    return last;
+}
+
+static void test_who_takes_what(void **state) {
+    (void)state;
+    assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 1);
+    assert_int_equal(is_tuned("sm_80", PGD_F16, PGD_F16, PGD_USE_GEMM), 1);
+    assert_int_equal(is_tuned("sm_120", PGD_BF16, PGD_BF16, PGD_USE_GEMM | PGD_USE_EMBED), 1);
+    assert_int_equal(is_tuned("sm_75", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    assert_int_equal(is_tuned("", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    assert_int_equal(is_tuned("sm_90", PGD_F32, PGD_F32, PGD_USE_GEMM), 0);
+    assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_F32, PGD_USE_GEMM), 0); // x is not rounded
+    option_tuned = "off";
+    assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    option_tuned = "on";
+    option_kernels = "a file";
+    assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    option_kernels = NULL;
+    option_tuned = NULL;
+}
+
+static void test_reasons_are_given(void **state) {
+    (void)state;
+    gpu_device_facts f = {.arch = "sm_75"};
+    char reason[96] = "";
+    assert_false(cuda_tuned.usable(&host, &f, reason, sizeof(reason)));
+    assert_non_null(strstr(reason, "sm_80"));
+    option_kernels = "x";
+    assert_false(cuda_tuned.usable(&host, &f, reason, sizeof(reason)));
+    assert_non_null(strstr(reason, "file"));
+    option_kernels = NULL;
+}
+
+// The scratch that support promises is what a step takes: one byte less is refused.
+static void test_scratch_is_planned(void **state) {
+    (void)state;
+    setup s;
+    open_setup(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM);
+    s.x.scratch.bytes = gpu_product_scratch(&s.d, &s.w->desc, &s.args.x);
+    run(&s, 7);
+    assert_int_equal(n_launches, 2);
+    s.x.scratch.bytes--;
+    n_launches = 0;
+    assert_int_equal(gpu_op_gemm(&s.x, &s.args), PGD_INVALID);
+    assert_int_equal(n_launches, 0);
+    close_setup(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_product_is_a_pack_and_one_kernel),
+        cmocka_unit_test(test_who_takes_what),
+        cmocka_unit_test(test_reasons_are_given),
+        cmocka_unit_test(test_scratch_is_planned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,41 @@
+// Kernels that a driver has beside the portable ones, for chips where they win.
+//
+// Whether an op is theirs is decided by what does not change from step to step (dtypes, layout,
+// chip): their bits are not those of the portable kernels, and an op has one kind. Which of them it
+// is may depend on the rows. In a launch they are the numbers from PGD_PORTABLE_COUNT on.
+#ifndef PGD_BACKENDS_GPU_TUNED_H
+#define PGD_BACKENDS_GPU_TUNED_H
+
+#include "gpu.h"
+
+enum {
+    GPU_MOST_TUNED = 64,
+    // Of each queue: zero before a kernel runs and zero again when it has ended.
+    GPU_COUNTERS_BYTES = 1 << 20,
+};
+
+typedef struct gpu_kernel {
+    const char *name; // of the compiled function
+    uint32_t n_items; // of a group
+    uint32_t params_bytes;
+    uint32_t shared; // bytes of dynamic shared memory
+} gpu_kernel;
+
+struct gpu_tuned {
+    const gpu_kernel *kernels; // [n_kernels]
+    uint32_t n_kernels;
+    uint32_t reserved0;
+    // [setup] Whether a device has them; if not, `reason` says why.
+    bool (*usable)(const pgd_host *host, const gpu_device_facts *facts, char *reason, size_t bytes);
+    // What activations are to be on such a device.
+    int32_t act_dtype;
+    int32_t dot_dtype;
+    // The name of the kernels of a product, NULL: it is not theirs, whatever the rows. *out_scratch:
+    // bytes.
+    const char *(*product)(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch);
+    // Launches it. made: memories 0, 1 (w) and 3 to 5 (y, bias, aux) are bound; p: all but x.
+    void (*emit_product)(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
+                         const pgd_weight *w, const pgd_tensor *x);
+};
+
+#endif
