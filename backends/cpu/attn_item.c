@@ -76,11 +76,36 @@ static void gather_int8(const attn *t, const attn_item *it, int32_t which, int64
     }
 }
 
+// Pieces of a cache of I8 that positions [lo, hi) of a tile lie in. Blocks hold whole pieces.
+static void gather_int8_pieces(const attn *t, const attn_item *it, int32_t which, int64_t tile,
+                               int64_t lo, int64_t hi) {
+    const pgd_kv_desc *d = &t->kv->desc;
+    const int64_t dim = which == 0 ? d->k_dim : d->v_dim;
+    const int64_t ld = which == 0 ? dim : attn_ld(d);
+    float *to = (float *)(void *)(which == 0 ? it->k : it->v);
+    for (int64_t j = lo / ATTN_PIECE * ATTN_PIECE; j < hi; j += ATTN_PIECE) {
+        float scales[ATTN_PIECE];
+        int64_t at = 0;
+        const int64_t block = block_of(t, it, tile + j, &at);
+        const int8_t *q = cpu_kv_int8_rows(t->kv, t->a->layer, which, it->kv_head,
+                                           block * d->block_tokens + at, ATTN_PIECE, scales);
+        if (which == 0) {
+            t->k->int8_turned_16(q, scales, dim, to + j * ld);
+        } else {
+            t->k->int8_rows(q, scales, ATTN_PIECE, dim, to + j * ld, ld);
+        }
+    }
+}
+
 // Keys [lo, hi) of a tile copied to [piece][dims][16].
 static void gather_k(const attn *t, const attn_item *it, int64_t tile, int64_t lo, int64_t hi) {
     const pgd_kv_desc *d = &t->kv->desc;
     const int64_t bytes = pgd_dtype_bytes(d->k_dtype) * (1 + t->kv->k_pair);
     const int64_t dims = (d->k_dim + t->kv->k_pair) / (1 + t->kv->k_pair);
+    if (d->k_dtype == PGD_I8 && d->block_tokens % ATTN_PIECE == 0) {
+        gather_int8_pieces(t, it, 0, tile, lo, hi);
+        return;
+    }
     for (int64_t j = lo; j < hi; j++) {
         int64_t at = 0;
         const int64_t block = block_of(t, it, tile + j, &at);
@@ -103,6 +128,10 @@ static void gather_v(const attn *t, const attn_item *it, int64_t tile, int64_t l
     const pgd_kv_desc *d = &t->kv->desc;
     const int64_t bytes = pgd_dtype_bytes(d->v_dtype);
     const int64_t dim = attn_ld(d);
+    if (d->v_dtype == PGD_I8 && d->block_tokens % ATTN_PIECE == 0) {
+        gather_int8_pieces(t, it, 1, tile, lo, hi);
+        return;
+    }
     for (int64_t j = lo; j < hi; j++) {
         int64_t at = 0;
         const int64_t block = block_of(t, it, tile + j, &at);

@@ -149,6 +149,14 @@ static int8_t *int8_at(const pgd_kv *kv, int32_t layer, int32_t which, int64_t h
     return (int8_t *)p + token * (which == 0 ? kv->desc.k_dim : kv->desc.v_dim);
 }
 
+const int8_t *cpu_kv_int8_rows(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head,
+                               int64_t slot, int64_t n, float *scales) {
+    unsigned char *scale_at = NULL;
+    const int8_t *q = int8_at(kv, layer, which, head, slot, &scale_at);
+    memcpy(scales, scale_at, (size_t)n * sizeof(*scales));
+    return q;
+}
+
 void cpu_kv_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
                  int64_t d0, int64_t n, float *out) {
     unsigned char *scale_at = NULL;

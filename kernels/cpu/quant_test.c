@@ -1,6 +1,8 @@
 // Products with quantized weights: near the sum in double of what the blocks mean (by the
 // reference's reading of them), the same bits by every instruction set and for any number of rows.
-#include "isa_test.h"
+// The bodies for AMX are among them over tile instructions in plain C.
+#define TILES_INT8
+#include "tiles_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,37 @@
 
 #include "quant.h"
 #include "ref/ref.h"
+
+// ---- the bodies for AMX ------------------------------------------------------------------------
+
+#define PGD_CPU_KERNEL(name, result, params)
+#define PGD_CPU_QUANT_PRODUCT(name, scheme) void name##__tiles(const pgd_cpu_part *part);
+#include "list.inc"
+
+#include "vec_scalar.h"
+
+#undef VEC_NAME
+#define VEC_NAME(n) n##__tiles
+#define Q_TILES
+#include "quant.inc"
+
+#define PGD_CPU_KERNEL(name, result, params) .name = name##__scalar,
+#define PGD_CPU_QUANT_PRODUCT(name, scheme)  .name = name##__tiles,
+static const pgd_cpu_kernels in_tiles = {
+    .isa = "amx in plain C",
+#include "list.inc"
+};
+
+// That one and those of this machine's instruction sets.
+static const pgd_cpu_kernels *table(int i) {
+    return i == 0 ? &in_tiles : pgd_cpu_pick(pgd_cpu_isas[i - 1]);
+}
+
+#define FOR_EACH_TABLE(k)                                           \
+    for (int t_ = 0; t_ == 0 || pgd_cpu_isas[t_ - 1] != NULL; t_++) \
+        for (const pgd_cpu_kernels *k = table(t_); k != NULL; k = NULL)
+
+// ---- the products ------------------------------------------------------------------------------
 
 enum { ROWS = 37, MOST_K = 1024, N = PGD_CPU_PANEL, BLOCKS = MOST_K / 32 + 1, LANES = 31 };
 
@@ -153,6 +186,38 @@ static void strange_numbers_are_kept(void **state) {
     }
 }
 
+static void rows_of_caches(void **state) {
+    enum { MOST = 83, LD = 96 };
+    static int8_t q[16 * MOST];
+    static float side[16 * LD];
+    static float turned[16 * MOST];
+    float row_scales[16];
+    uint64_t rng = 9;
+    (void)state;
+    for (int i = 0; i < 16 * MOST; i++) {
+        q[i] = (int8_t)test_next(&rng);
+    }
+    for (int i = 0; i < 16; i++) {
+        row_scales[i] = test_float(&rng);
+    }
+    FOR_EACH_ISA(kernels) {
+        for (int64_t dim = 1; dim <= MOST; dim += dim < 20 ? 1 : 9) {
+            for (int i = 0; i < 16 * LD; i++) {
+                side[i] = 0.5f;
+            }
+            kernels->int8_rows(q, row_scales, 16, dim, side, LD);
+            kernels->int8_turned_16(q, row_scales, dim, turned);
+            for (int64_t i = 0; i < 16; i++) {
+                for (int64_t d = 0; d < dim; d++) {
+                    const float want = (float)q[i * dim + d] * row_scales[i];
+                    assert_true(side[i * LD + d] == want && turned[d * 16 + i] == want);
+                }
+                assert_true(side[i * LD + dim] == 0.5f);
+            }
+        }
+    }
+}
+
 // Rounding of x: NMSE 2e-4 at most here, one value in 97 being 20 times the others.
 static void products_are_close(void **state) {
     static float acc[ROWS * N];
@@ -160,7 +225,7 @@ static void products_are_close(void **state) {
     fill_x();
     FOR_EACH_CASE(p, k) {
         pack(p->scheme, k);
-        FOR_EACH_ISA(kernels) {
+        FOR_EACH_TABLE(kernels) {
             double error = 0;
             double power = 0;
             round_x(kernels, k);
@@ -200,7 +265,7 @@ static void isas_agree(void **state) {
         round_x(scalar, k);
         memcpy(kept, rounded, sizeof(kept));
         run(scalar, p->scheme, 0, ROWS, k, want);
-        FOR_EACH_ISA(kernels) {
+        FOR_EACH_TABLE(kernels) {
             round_x(kernels, k);
             assert_memory_equal(rounded, kept, sizeof(kept));
             run(kernels, p->scheme, 0, ROWS, k, got);
@@ -220,7 +285,7 @@ static void rows_do_not_matter(void **state) {
             continue;
         }
         pack(p->scheme, k);
-        FOR_EACH_ISA(kernels) {
+        FOR_EACH_TABLE(kernels) {
             round_x(kernels, k);
             run(kernels, p->scheme, 0, ROWS, k, all);
             for (int64_t m = 1; m < ROWS; m++) {
@@ -266,7 +331,7 @@ int main(void) {
         cmocka_unit_test(x_is_rounded),       cmocka_unit_test(strange_numbers_are_kept),
         cmocka_unit_test(products_are_close), cmocka_unit_test(isas_agree),
         cmocka_unit_test(rows_do_not_matter), cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(panels_are_small),
+        cmocka_unit_test(panels_are_small),   cmocka_unit_test(rows_of_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

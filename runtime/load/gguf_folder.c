@@ -6,9 +6,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "load/folder.h"
+#include "load/gguf_inner.h"
 #include "load/gguf_write.h"
-
-enum { NORMAL = 1, CONTROL = 3, USER = 4, UNUSED = 5 };
 
 typedef struct maker {
     pgd_load_gguf_values *out;
@@ -165,8 +164,9 @@ static pgd_status put_vocabulary(const maker *m, const vocabulary *v) {
     PGD_TRY(put_list(m, "tokenizer.ggml.tokens", PGD_GGUF_STRING, (uint64_t)v->n));
     for (int64_t i = 0; i < v->n; i++) {
         (void)snprintf(unused, sizeof(unused), "[PAD%lld]", (long long)i);
-        PGD_TRY(pgd_load_gguf_put_str(&m->out->bytes,
-                                      v->kinds[i] == UNUSED ? pgd_str_of(unused) : v->texts[i]));
+        PGD_TRY(pgd_load_gguf_put_str(&m->out->bytes, v->kinds[i] == PGD_LOAD_GGUF_UNUSED
+                                                          ? pgd_str_of(unused)
+                                                          : v->texts[i]));
     }
     PGD_TRY(put_list(m, "tokenizer.ggml.token_type", PGD_GGUF_I32, (uint64_t)v->n));
     for (int64_t i = 0; i < v->n; i++) {
@@ -175,32 +175,69 @@ static pgd_status put_vocabulary(const maker *m, const vocabulary *v) {
     return PGD_OK;
 }
 
-static pgd_status put_tokens(const maker *m, const pgd_json *root, const pgd_load_config *c) {
-    const pgd_json *vocab = pgd_json_get(pgd_json_get(root, "model"), "vocab");
+static int32_t is_byte(pgd_str text) {
+    return text.len == 6 && memcmp(text.ptr, "<0x", 3) == 0 && text.ptr[5] == '>';
+}
+
+// scored: of SentencePiece, with bytes and an unknown token.
+static void read_vocabulary(const pgd_json *root, int32_t scored, vocabulary *v) {
+    const pgd_json *model = pgd_json_get(root, "model");
+    const pgd_json *vocab = pgd_json_get(model, "vocab");
     const pgd_json *added = pgd_json_get(root, "added_tokens");
+    pgd_str unknown = {0};
+    (void)pgd_json_to_str(pgd_json_get(model, "unk_token"), &unknown);
+    for (int64_t i = 0; i < v->n; i++) {
+        v->kinds[i] = PGD_LOAD_GGUF_UNUSED;
+    }
+    for (uint32_t i = 0; pgd_json_is(vocab, PGD_JSON_OBJECT) && i < vocab->n; i++) {
+        set_token(v, &vocab->items[i], vocab->keys[i],
+                  scored && is_byte(vocab->keys[i]) ? PGD_LOAD_GGUF_BYTE : PGD_LOAD_GGUF_NORMAL);
+    }
+    for (uint32_t i = 0; pgd_json_is(added, PGD_JSON_ARRAY) && i < added->n; i++) {
+        int32_t special = 0;
+        pgd_str text = {0};
+        (void)pgd_json_to_bool(pgd_json_get(&added->items[i], "special"), &special);
+        (void)pgd_json_to_str(pgd_json_get(&added->items[i], "content"), &text);
+        set_token(v, pgd_json_get(&added->items[i], "id"), text,
+                  special ? PGD_LOAD_GGUF_CONTROL : PGD_LOAD_GGUF_USER);
+    }
+    for (int64_t i = 0; scored && unknown.len > 0 && i < v->n; i++) {
+        v->kinds[i] = pgd_str_equal(v->texts[i], unknown) ? PGD_LOAD_GGUF_UNKNOWN : v->kinds[i];
+    }
+}
+
+static pgd_status put_scores(const maker *m, const vocabulary *v, const pgd_json *merges) {
+    float *scores = pgd_mem_alloc((size_t)v->n, sizeof(*scores));
+    pgd_status status = scores == NULL
+                            ? PGD_MEM_FAIL("the scores", (size_t)v->n * sizeof(*scores))
+                            : pgd_load_gguf_scores(merges, v->texts, v->kinds, v->n, scores);
+    if (status == PGD_OK) {
+        status = put_list(m, "tokenizer.ggml.scores", PGD_GGUF_F32, (uint64_t)v->n);
+    }
+    for (int64_t i = 0; status == PGD_OK && i < v->n; i++) {
+        uint32_t bits = 0;
+        memcpy(&bits, &scores[i], sizeof(bits));
+        status = pgd_load_gguf_put(&m->out->bytes, bits, 4);
+    }
+    pgd_mem_free(scores);
+    return status;
+}
+
+// merges: of SentencePiece, whose scores are written; NULL for byte-level BPE.
+static pgd_status put_tokens(const maker *m, const pgd_json *root, const pgd_json *merges,
+                             const pgd_load_config *c) {
     vocabulary v = {.n = c->vocab};
     v.texts = pgd_mem_alloc((size_t)c->vocab, sizeof(*v.texts));
     v.kinds = pgd_mem_alloc((size_t)c->vocab, sizeof(*v.kinds));
     pgd_status status = v.texts == NULL || v.kinds == NULL
                             ? PGD_MEM_FAIL("the tokens", (size_t)c->vocab * sizeof(*v.texts))
                             : PGD_OK;
-    for (int64_t i = 0; status == PGD_OK && i < v.n; i++) {
-        v.kinds[i] = UNUSED;
-    }
-    for (uint32_t i = 0; status == PGD_OK && pgd_json_is(vocab, PGD_JSON_OBJECT) && i < vocab->n;
-         i++) {
-        set_token(&v, &vocab->items[i], vocab->keys[i], NORMAL);
-    }
-    for (uint32_t i = 0; status == PGD_OK && pgd_json_is(added, PGD_JSON_ARRAY) && i < added->n;
-         i++) {
-        int32_t special = 0;
-        pgd_str text = {0};
-        (void)pgd_json_to_bool(pgd_json_get(&added->items[i], "special"), &special);
-        (void)pgd_json_to_str(pgd_json_get(&added->items[i], "content"), &text);
-        set_token(&v, pgd_json_get(&added->items[i], "id"), text, special ? CONTROL : USER);
-    }
     if (status == PGD_OK) {
+        read_vocabulary(root, merges != NULL, &v);
         status = put_vocabulary(m, &v);
+    }
+    if (status == PGD_OK && merges != NULL) {
+        status = put_scores(m, &v, merges);
     }
     pgd_mem_free(v.texts);
     pgd_mem_free(v.kinds);
@@ -227,6 +264,34 @@ static pgd_status put_merges(const maker *m, const pgd_json *merges) {
     return status;
 }
 
+// Whether a tokenizer is SentencePiece's: bytes for what is no piece, spaces as marks, which a text
+// begins with (*space 1) or not.
+static int32_t is_pieces(const pgd_json *root, int32_t *space) {
+    const pgd_json *normalizer = pgd_json_get(root, "normalizer");
+    const pgd_json *pre = pgd_json_get(root, "pre_tokenizer");
+    const pgd_json *list = pgd_json_get(normalizer, "normalizers");
+    int32_t fallback = 0;
+    pgd_str type = {0}, scheme = {0};
+    (void)pgd_json_to_bool(pgd_json_get(pgd_json_get(root, "model"), "byte_fallback"), &fallback);
+    *space = 0;
+    if (!fallback) {
+        return 0;
+    }
+    if (pgd_json_to_str(pgd_json_get(pre, "prepend_scheme"), &scheme)) { // Metaspace
+        *space = !pgd_str_is(scheme, "never");
+        return normalizer == NULL || pgd_json_is(normalizer, PGD_JSON_NULL);
+    }
+    for (uint32_t i = 0; pgd_json_is(list, PGD_JSON_ARRAY) && i < list->n; i++) {
+        (void)pgd_json_to_str(pgd_json_get(&list->items[i], "type"), &type);
+        *space |= pgd_str_is(type, "Prepend");
+        if (!pgd_str_is(type, "Prepend") && !pgd_str_is(type, "Replace")) {
+            return 0;
+        }
+    }
+    (void)pgd_json_to_str(pgd_json_get(normalizer, "type"), &type);
+    return pgd_str_is(type, "Replace") || pgd_str_is(type, "Sequence");
+}
+
 static pgd_status put_tokenizer(pgd_load_gguf_values *out, const pgd_json *root,
                                 const pgd_load_config *c) {
     const maker m = {.out = out};
@@ -235,21 +300,25 @@ static pgd_status put_tokenizer(pgd_load_gguf_values *out, const pgd_json *root,
     pgd_str patterns[2];
     const size_t n = read_patterns(pgd_json_get(root, "pre_tokenizer"), patterns, 2);
     const char *pre = pgd_load_gguf_pre_of(patterns, n);
-    if (pre == NULL || !pgd_json_is(merges, PGD_JSON_ARRAY)) {
+    int32_t space = 0;
+    const int32_t pieces = is_pieces(root, &space);
+    if ((pre == NULL && !pieces) || !pgd_json_is(merges, PGD_JSON_ARRAY)) {
         return pgd_fail(
             PGD_UNSUPPORTED,
             "tokenizer.json: only byte-level BPE that splits like GPT-2, Llama 3, Qwen2, "
-            "StarCoder or Tekken is written to GGUF files");
+            "StarCoder or Tekken, and SentencePiece as of Llama 2 and Gemma, are written to GGUF "
+            "files");
     }
     // A template begins with the token that is put before a text.
     const int32_t is_wrapped =
         post != NULL &&
         (pgd_json_get(post, "single") != NULL || pgd_json_get(post, "processors") != NULL) &&
         c->bos >= 0;
-    PGD_TRY(put_str(&m, "tokenizer.ggml.model", PGD_STR("gpt2")));
-    PGD_TRY(put_str(&m, "tokenizer.ggml.pre", pgd_str_of(pre)));
-    PGD_TRY(put_tokens(&m, root, c));
-    PGD_TRY(put_merges(&m, merges));
+    PGD_TRY(put_str(&m, "tokenizer.ggml.model", pieces ? PGD_STR("llama") : PGD_STR("gpt2")));
+    PGD_TRY(put_str(&m, "tokenizer.ggml.pre", pieces ? PGD_STR("default") : pgd_str_of(pre)));
+    PGD_TRY(put_tokens(&m, root, pieces ? merges : NULL, c));
+    PGD_TRY(pieces ? put_bool(&m, "tokenizer.ggml.add_space_prefix", space)
+                   : put_merges(&m, merges));
     return put_bool(&m, "tokenizer.ggml.add_bos_token", is_wrapped);
 }
 

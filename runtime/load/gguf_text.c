@@ -14,13 +14,12 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "load/fields.h"
+#include "load/gguf_inner.h"
 #include "load/gguf_model.h"
 #include "load/gguf_write.h"
 
 #define MAX_TOKENS (1u << 24)
 #define MAX_PIECE  512u // bytes of a token that merges are made for
-
-enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER = 4, UNUSED = 5, BYTE = 6 };
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define GPT2                                         \
@@ -103,19 +102,22 @@ static pgd_status read_tokens(const pgd_load_gguf *g, tokens *v) {
         return PGD_MEM_FAIL("the tokens", (size_t)v->n * sizeof(*v->texts));
     }
     for (uint32_t i = 0; i < v->n; i++) {
-        int64_t kind = NORMAL;
+        int64_t kind = PGD_LOAD_GGUF_NORMAL;
         double score = 0;
         (void)pgd_load_gguf_next_str(&texts, &v->texts[i]);
         (void)pgd_load_gguf_next_int(&kinds, &kind);
         (void)pgd_load_gguf_next_float(&scores, &score);
-        v->kinds[i] = kind >= NORMAL && kind <= BYTE ? (int32_t)kind : NORMAL;
+        v->kinds[i] = kind >= PGD_LOAD_GGUF_NORMAL && kind <= PGD_LOAD_GGUF_BYTE
+                          ? (int32_t)kind
+                          : PGD_LOAD_GGUF_NORMAL;
         v->scores[i] = (float)score;
     }
     return PGD_OK;
 }
 
 static int32_t is_added(int32_t kind) {
-    return kind == CONTROL || kind == UNKNOWN || kind == USER;
+    return kind == PGD_LOAD_GGUF_CONTROL || kind == PGD_LOAD_GGUF_UNKNOWN ||
+           kind == PGD_LOAD_GGUF_USER;
 }
 
 // "vocab":{...} of the tokens that are text; with_unknown: the unknown token too.
@@ -123,7 +125,7 @@ static pgd_status add_vocab(const tokens *v, int32_t with_unknown, pgd_text *t) 
     int32_t first = 1;
     PGD_TRY(pgd_text_format(t, "\"vocab\":{"));
     for (uint32_t i = 0; i < v->n; i++) {
-        if (is_added(v->kinds[i]) && !(with_unknown && v->kinds[i] == UNKNOWN)) {
+        if (is_added(v->kinds[i]) && !(with_unknown && v->kinds[i] == PGD_LOAD_GGUF_UNKNOWN)) {
             continue;
         }
         PGD_TRY(pgd_text_format(t, "%s", first ? "" : ","));
@@ -144,7 +146,7 @@ static pgd_status add_added(const tokens *v, pgd_text *t) {
         PGD_TRY(pgd_text_format(t, "%s{\"id\":%u,\"content\":", first ? "" : ",", i));
         PGD_TRY(pgd_json_add_str(t, v->texts[i]));
         PGD_TRY(pgd_text_format(t, ",\"normalized\":false,\"special\":%s}",
-                                v->kinds[i] == USER ? "false" : "true"));
+                                v->kinds[i] == PGD_LOAD_GGUF_USER ? "false" : "true"));
         first = 0;
     }
     return pgd_text_format(t, "]");
@@ -249,7 +251,7 @@ static pgd_status add_cuts(const pgd_map *ids, pgd_str piece, int32_t *first, pg
 static pgd_status fill_ranks(const tokens *v, pgd_map *ids, ranked *list, uint32_t *out_n) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < v->n; i++) {
-        if (v->kinds[i] != NORMAL && v->kinds[i] != UNUSED) {
+        if (v->kinds[i] != PGD_LOAD_GGUF_NORMAL && v->kinds[i] != PGD_LOAD_GGUF_UNUSED) {
             continue;
         }
         PGD_TRY(pgd_map_set(ids, v->texts[i], i));
@@ -287,7 +289,7 @@ static pgd_status add_pieces_bpe(const tokens *v, pgd_text *t) {
     PGD_TRY(pgd_text_format(t, "{\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,"
                                "\"fuse_unk\":true,"));
     for (uint32_t i = 0; i < v->n; i++) {
-        if (v->kinds[i] == UNKNOWN) {
+        if (v->kinds[i] == PGD_LOAD_GGUF_UNKNOWN) {
             PGD_TRY(pgd_text_format(t, "\"unk_token\":"));
             PGD_TRY(pgd_json_add_str(t, v->texts[i]));
             PGD_TRY(pgd_text_format(t, ","));

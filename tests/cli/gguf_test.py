@@ -76,6 +76,57 @@ class Files(unittest.TestCase):
             made = json.loads(self.good("run", NANO, *STORY, "--quant", kind))
             self.assertEqual(made["token_ids"], file["token_ids"])
 
+    def cases(self):
+        lines = (GOLDEN / "pieces" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def check_cases(self, model):
+        for case in self.cases():
+            ids = json.loads(self.good("tokenize", model, "--json", stdin=case["text"]))
+            self.assertEqual(ids, case["ids"], case["text"])
+
+    def pieces_model(self, name, tokenizer):
+        """A folder with a model of one layer, of zeros, and that tokenizer.json."""
+        folder = pathlib.Path(self.folder.name, name)
+        folder.mkdir()
+        n = 1 + max(t["id"] for t in tokenizer["added_tokens"])
+        config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": n,
+                  "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
+                  "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 32,
+                  "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "rope_theta": 10000.0,
+                  "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2,
+                  "torch_dtype": "float32"}
+        one = "model.layers.0."
+        shapes = {"model.embed_tokens.weight": [n, 32], "model.norm.weight": [32],
+                  one + "input_layernorm.weight": [32],
+                  one + "post_attention_layernorm.weight": [32]}
+        shapes |= {f"{one}{m}_proj.weight": [32, 32]
+                   for m in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o",
+                             "mlp.gate", "mlp.up", "mlp.down")}
+        header, at = {}, 0
+        for tensor, shape in shapes.items():
+            size = 4 * shape[0] * (shape[1] if len(shape) == 2 else 1)
+            header[tensor] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
+            at += size
+        text = json.dumps(header).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(at))
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        return folder
+
+    def test_pieces(self):
+        # SentencePiece: read from a file of the gguf package, and written; ids are those of the
+        # tokenizers package.
+        tokenizer = json.loads((GOLDEN / "pieces" / "tokenizer.json").read_text(encoding="utf-8"))
+        self.check_cases(GOLDEN / "pieces" / "pieces.gguf")
+        to = pathlib.Path(self.folder.name, "pieces.gguf")
+        self.good("quantize", self.pieces_model("pieces", tokenizer), to, "--type", "q8_0")
+        self.check_cases(to)
+        merges = tokenizer["model"]["merges"]
+        for name, wrong in (("fewer", merges[:-1]), ("mixed", merges[::2] + merges[1::2])):
+            tokenizer["model"]["merges"] = wrong
+            self.refuse(["quantize", self.pieces_model(name, tokenizer), to], "SentencePiece")
+
     def test_inspect_and_plan(self):
         seen = json.loads(self.good("inspect", self.files["q4_k"], "--json"))
         self.assertEqual({t["dtype"]: t["count"] for t in seen["tensors"]},
@@ -115,8 +166,11 @@ class Files(unittest.TestCase):
         nan = pathlib.Path(self.folder.name, "nan.gguf")
         nan.write_bytes(raw)
         status, _, err = pagoda("run", nan, "-p", "x", "--device", "cpu")
-        self.assertNotEqual(status, 0)
+        self.assertEqual(status, 2, err)
         self.assertIn("no finite number", err)
+        part = pathlib.Path(self.folder.name, "llama-default-00001-of-00003.gguf")
+        part.write_bytes((GOLDEN / part.name).read_bytes())
+        self.refuse(["run", part, "-p", "x"], "part 2 of 3", "00002-of-00003")
 
     def test_wrong_use(self):
         self.refuse(["run", NANO, "-p", "x", "--quant", "q9"], "q9", "q8_0", "int8")
