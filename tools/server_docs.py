@@ -7,6 +7,7 @@
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "server.md"
@@ -47,14 +48,8 @@ def fields():
 
 def names(macro):
     text = (API / "ignored.inc").read_text(encoding="utf-8")
-    line = ""
-    for name in re.findall(rf"^{macro}\((\w+)\)", text, re.M):
-        piece = f"`{name}`"
-        if line and len(line) + len(piece) > 96:
-    XX
-            line = ""
-        line += piece + ", "
-    yield line.removesuffix(", ")
+    found = re.findall(rf"^{macro}\((\w+)\)", text, re.M)
+    yield from textwrap.wrap(", ".join(f"`{name}`" for name in found), 98)
 
 
 def written(page):

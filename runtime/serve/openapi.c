@@ -31,8 +31,9 @@ static pgd_status add_type(pgd_text *t, const pgd_api_field *f) {
     case PGD_API_TYPE_STRS:
         return pgd_text_format(
             t,
-            "\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\","
-            "\"items\":{\"type\":\"string\",\"minLength\":1},\"maxItems\":%.0f},"
+            "\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},{\"type\":"
+            "\"array\","
+            "\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},\"maxItems\":%.0f},"
             "{\"type\":\"null\"}]",
             f->high);
     case PGD_API_TYPE_IDS:
