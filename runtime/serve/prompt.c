@@ -348,9 +348,10 @@ static int32_t check_length(pgd_serve_call *call, pgd_serve_prompt *p) {
     if ((int64_t)p->ids.n > most) {
         return pgd_api_refuse(&call->error, 400, call->is_chat ? "messages" : "prompt",
                               "context_length_exceeded",
-                              "the prompt has %zu tokens; this model takes at most %lld and one "
-                              "for the answer",
-                              p->ids.n, (long long)most);
+                              // Clients know this error by its first words.
+                              "this model's maximum context length is %lld tokens; the prompt "
+                              "has %zu, and the answer needs at least one",
+                              (long long)most + 1, p->ids.n);
     }
     call->n_prompt_tokens += (int32_t)p->ids.n;
     return 0;

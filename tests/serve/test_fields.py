@@ -115,7 +115,7 @@ def test_numbers_and_names_in_messages(server):
                         ({"stop": ["a"] * 17}, ("17", "16")),
                         ({"stop": ["a" * 257]}, ("257", "256")),
                         ({"model": "gpt"}, ("gpt", "nano")),
-                        ({"prompt": [5] * 5000}, ("5000", "1023"))):
+                        ({"prompt": [5] * 5000}, ("5000", "1024"))):
         _, a = server.json(TEXT, {"prompt": "x", **body})
         for word in words:
             assert word in a["error"]["message"], json.dumps(a)
