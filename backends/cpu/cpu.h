@@ -52,6 +52,7 @@ typedef struct cpu_backend {
     int32_t attn_dtype;         // of the option attn: 0 or BF16
     unsigned char *limits_room; // of limits.c, NULL until reads are measured
     uint64_t limits_bytes;
+    uint64_t bytes_per_s; // of memory, as it was when the plugin was opened; 0 = not known
     const struct cpu_blas *blas; // NULL: every product by our own kernels
     cpu_nodes nodes;
 } cpu_backend;
@@ -160,6 +161,14 @@ pgd_status cpu_graph_add_copy(const pgd_device *d, pgd_graph *g, const pgd_copy 
                               uint32_t n) PGD_MUST_USE;
 pgd_status cpu_graph_add_fill(const pgd_device *d, pgd_graph *g, const pgd_range *range,
                               uint32_t pattern) PGD_MUST_USE;
+
+// ---- limits.c ----------------------------------------------------------------------------------
+
+// Bytes a second that the team reads from memory, the best of three short rounds: 8 MiB (256 KiB a
+// worker at least) are put out of the caches and read once, one to three milliseconds in all. It
+// tells this machine from a device with memory of its own; beside busy neighbours it is as low as
+// what they leave. 0: the machine cannot put lines out of its caches, or there was no memory.
+uint64_t cpu_bandwidth(const pgd_host *host, const pgd_cpu_kernels *kernels);
 
 // ---- weight.c ----------------------------------------------------------------------------------
 

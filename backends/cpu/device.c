@@ -79,6 +79,7 @@ static pgd_status info(void *backend, uint32_t i, pgd_device_info *out) {
         .kind = PGD_DEVICE_CPU,
         .uri = "cpu:0",
         .bytes = memory_total(),
+        .bytes_per_s = self->bytes_per_s,
         .numa = -1,
         .align = CPU_ALIGN,
         .caps = PGD_CAP_HOST_VISIBLE | (self->blas == NULL ? PGD_CAP_INVARIANT : 0u),

@@ -1,4 +1,5 @@
-// Extension "x.limits.1": rounds of the whole team, each a few milliseconds; the median counts.
+// Extension "x.limits.1": rounds of the whole team, each a few milliseconds; the median counts. And
+// the bandwidth that the device's description has, for which there is only a moment.
 #include <string.h>
 #include <unistd.h>
 
@@ -169,3 +170,63 @@ const pgd_limits cpu_limits_table = {
     .size = sizeof(pgd_limits),
     .measure = measure,
 };
+
+// ---- at a glance -------------------------------------------------------------------------------
+
+enum {
+    GLANCE_ROUNDS = 3,
+    GLANCE_BYTES = 8 << 20, // of all workers
+    GLANCE_LEAST = 256 << 10,
+};
+
+typedef struct glance {
+    const pgd_host *host;
+    uint64_t (*read)(const void *ptr, int64_t bytes);
+    unsigned char *room;
+    int64_t part; // bytes of a worker
+    int32_t round;
+    _Atomic int32_t is_cached; // 1: nothing takes lines out of the caches here
+    _Atomic uint64_t sink;
+    _Atomic uint64_t rate; // of all workers in this round
+} glance;
+
+// Takes its part out of the caches, waits for the others and reads it once.
+static void glance_team(void *arg, uint32_t worker, uint32_t n_workers) {
+    glance *g = arg;
+    unsigned char *part = g->room + worker * g->part;
+    if (g->round == 0) {
+        memset(part, (int)(worker & 0x7F) + 1, (size_t)g->part);
+    }
+    if (!pgd_cpu_forget(part, g->part)) {
+        atomic_store(&g->is_cached, 1);
+    }
+    if (n_workers > 1) {
+        g->host->team_barrier(g->host);
+    }
+    const uint64_t start = g->host->clock_ns(g->host);
+    const uint64_t sum = g->read(part, g->part);
+    const uint64_t ns = g->host->clock_ns(g->host) - start;
+    atomic_fetch_add(&g->sink, sum);
+    atomic_fetch_add(&g->rate, (uint64_t)((double)g->part * 1e9 / (double)(ns > 0 ? ns : 1)));
+}
+
+uint64_t cpu_bandwidth(const pgd_host *host, const pgd_cpu_kernels *kernels) {
+    const uint32_t n = host->team_size(host);
+    pgd_cpu_limits limits;
+    uint64_t best = 0;
+    pgd_cpu_limits_of(kernels, &limits);
+    glance g = {.host = host, .read = limits.read};
+    g.part = cpu_max(GLANCE_LEAST, GLANCE_BYTES / n / GLANCE_LEAST * GLANCE_LEAST);
+    g.room = host->alloc(host, (uint64_t)g.part * n, 4096);
+    if (g.room == NULL) {
+        return 0;
+    }
+    for (; g.round < GLANCE_ROUNDS; g.round++) {
+        atomic_store(&g.rate, 0);
+        host->team_run(host, glance_team, &g);
+        const uint64_t rate = atomic_load(&g.rate);
+        best = rate > best ? rate : best;
+    }
+    host->free(host, g.room);
+    return atomic_load(&g.is_cached) ? 0 : best;
+}

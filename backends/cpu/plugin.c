@@ -125,6 +125,7 @@ static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tabl
     self->attn_dtype = attn_dtype;
     self->blas = cpu_blas_wanted(host, kernels->isa);
     cpu_nodes_find(host, &self->nodes);
+    self->bytes_per_s = cpu_bandwidth(host, kernels);
     *out_backend = self;
     PGD_OUT(out, local);
     return PGD_OK;

@@ -70,6 +70,10 @@ pgd_weight_part gpu_weight_part(const pgd_weight_desc *w, uint32_t i) {
     const unsigned char *from = (const unsigned char *)w->parts + (size_t)i * w->part_stride;
     pgd_weight_part p = {0};
     memcpy(&p, from, w->part_stride < sizeof(p) ? w->part_stride : sizeof(p));
+    if (w->scheme != PGD_SCHEME_PARTS) {
+        p.scheme = w->scheme;
+        p.dtype = w->dtype;
+    }
     return p;
 }
 
@@ -77,12 +81,29 @@ int32_t gpu_weight_layout(const pgd_weight_desc *w) {
     if (w->uses == PGD_USE_EMBED) {
         return K_LAYOUT_ROWS;
     }
-    return w->uses == PGD_USE_GATE_UP && w->n % 2 == 0 ? K_LAYOUT_GATED : K_LAYOUT_PANELS;
+    return w->uses == PGD_USE_GATE_UP && w->n % 2 == 0 && w->scheme != PGD_SCHEME_PARTS
+               ? K_LAYOUT_GATED
+               : K_LAYOUT_PANELS;
 }
 
 // Whether [start, start + count) lies in [0, n).
 static bool lies_in(int64_t start, int64_t count, int64_t n) {
     return n >= 0 && start >= 0 && count >= 0 && start <= n && count <= n - start;
+}
+
+// A scheme that a weight or one of its parts may have, its columns in whole blocks.
+static bool check_scheme(gpu_check *c, int32_t scheme, int32_t dtype, int64_t cols) {
+    const int64_t elements = pgd_scheme_elements(scheme);
+    if (scheme == PGD_SCHEME_PLAIN) {
+        return is_float(dtype) ||
+               gpu_refuse(c, PGD_UNSUPPORTED, "weights of %s", pgd_dtype_name(dtype));
+    }
+    if (elements == 0 && scheme != PGD_SCHEME_INT8) {
+        return gpu_refuse(c, PGD_UNSUPPORTED, "weights of scheme %d", (int)scheme);
+    }
+    return elements == 0 || cols % elements == 0 ||
+           gpu_refuse(c, PGD_INVALID, "%lld columns of %s, which has blocks of %lld",
+                      (long long)cols, pgd_scheme_name(scheme), (long long)elements);
 }
 
 static bool check_parts(gpu_check *c, const pgd_weight_desc *w) {
@@ -98,6 +119,11 @@ static bool check_parts(gpu_check *c, const pgd_weight_desc *w) {
             return gpu_refuse(c, PGD_INVALID, "part %u is no slice of its matrix for [%lld, %lld]",
                               (unsigned)i, (long long)w->n, (long long)w->k);
         }
+        if (!check_scheme(c, p.scheme, p.dtype, p.cols) ||
+            !check_scheme(c, p.scheme, p.dtype, p.col_start) ||
+            !check_scheme(c, p.scheme, p.dtype, p.col_count)) {
+            return false;
+        }
     }
     return w->n_parts == 0 || left == 0 ||
            gpu_refuse(c, PGD_INVALID, "the parts lack %lld of %lld rows", (long long)left,
@@ -108,13 +134,15 @@ bool gpu_check_weight(gpu_check *c, const pgd_weight_desc *w) {
     if (w == NULL) {
         return gpu_refuse(c, PGD_INVALID, "there is no weight");
     }
-    if (w->scheme != PGD_SCHEME_PLAIN || w->n_experts != 0) {
-        return gpu_refuse(c, PGD_UNSUPPORTED, "scheme %d, %u experts", (int)w->scheme,
-                          (unsigned)w->n_experts);
+    if (w->n_experts != 0) {
+        return gpu_refuse(c, PGD_UNSUPPORTED, "%u experts", (unsigned)w->n_experts);
     }
-    if (!is_float(w->dtype) || (w->act_dtype != 0 && !is_float(w->act_dtype))) {
-        return gpu_refuse(c, PGD_UNSUPPORTED, "%s weights with %s activations",
-                          pgd_dtype_name(w->dtype), pgd_dtype_name(w->act_dtype));
+    if (w->scheme != PGD_SCHEME_PARTS && !check_scheme(c, w->scheme, w->dtype, w->k)) {
+        return false;
+    }
+    if (w->act_dtype != 0 && !is_float(w->act_dtype)) {
+        return gpu_refuse(c, PGD_UNSUPPORTED, "activations rounded to %s",
+                          pgd_dtype_name(w->act_dtype));
     }
     if (w->n < 0 || w->k < 0 || w->n > INT32_MAX - K_COLUMNS || w->k > INT32_MAX - K_SPAN) {
         return gpu_refuse(c, PGD_INVALID, "%lld rows of %lld", (long long)w->n, (long long)w->k);
@@ -239,7 +267,10 @@ static bool check_draw(gpu_check *c, const pgd_tensor *logits, const pgd_sample_
 
 CHECK(embed) {
     (void)kv;
-    return gpu_check_weight(c, w) && want(c, "out", &a->out, FLOATS, 2, w->k, ANY);
+    return gpu_check_weight(c, w) &&
+           (w->scheme != PGD_SCHEME_PARTS ||
+            gpu_refuse(c, PGD_UNSUPPORTED, "a table joined of several schemes")) &&
+           want(c, "out", &a->out, FLOATS, 2, w->k, ANY);
 }
 
 CHECK(gather_rows) {

@@ -27,9 +27,13 @@ pgd_status gpu_plugin_open(const pgd_host *host, const gpu_driver *driver, void 
         .ops = &gpu_ops,
         .graph = &gpu_graph_table,
     };
-    gpu_backend *self = host->alloc(host, sizeof(*self), 0);
+    gpu_backend *self = NULL;
     char text[240];
     *out_backend = NULL;
+    if (driver->choose != NULL) {
+        PGD_TRY(driver->choose(host, &driver));
+    }
+    self = host->alloc(host, sizeof(*self), 0);
     if (self == NULL) {
         return PGD_HOST_FAIL(host, PGD_OUT_OF_MEMORY, "%s: no memory for the backend",
                              driver->kind);

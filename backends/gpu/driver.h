@@ -61,6 +61,8 @@ typedef struct gpu_device_facts {
 
 typedef struct gpu_driver {
     const char *kind; // "ocl": the first part of device names
+    // Optional: the table that the options want in place of this one.
+    pgd_status (*choose)(const pgd_host *host, const struct gpu_driver **out_driver);
 
     // ---- library and devices [setup]
     // Opens the vendor's library. UNAVAILABLE with a sentence when it or its driver is not there.
@@ -113,10 +115,54 @@ typedef struct gpu_driver {
     void (*graph_destroy)(const pgd_host *host, void *device, void *graph);
 } gpu_driver;
 
-// What a plugin's open, close and probe call.
+// ---- the door of a plugin ----------------------------------------------------------------------
+
 pgd_status gpu_plugin_open(const pgd_host *host, const gpu_driver *driver, void **out_backend,
                            pgd_tables *out);
 void gpu_plugin_close(void *backend);
 pgd_status gpu_plugin_probe(const pgd_host *host, const gpu_driver *driver, pgd_probe *out);
+
+// Options that are read here, for the list of a plugin.
+#define GPU_OPTION_KERNELS                                                         \
+    {                                                                              \
+        .key = "kernels", .type = "str", .value = "",                              \
+        .help = "file of compiled kernels that is used in place of those built in" \
+    }
+#define GPU_OPTION_START_SECONDS                              \
+    {                                                         \
+        .key = "start_seconds", .type = "int", .value = "30", \
+        .help = "how long the driver may take to start"       \
+    }
+
+// All of plugin.c but its options: what the plugin is, and its entry symbol. kind_name is the driver's
+// kind without quotes, option_list an array of pgd_option.
+#define GPU_PLUGIN_DEFINE(kind_name, table, option_list)                                       \
+    static pgd_status plugin_probe(const pgd_host *host, pgd_probe *out) {                     \
+        return gpu_plugin_probe(host, &(table), out);                                          \
+    }                                                                                          \
+    static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tables *out) { \
+        return gpu_plugin_open(host, &(table), out_backend, out);                              \
+    }                                                                                          \
+    static const pgd_plugin plugin = {                                                         \
+        .size = sizeof(plugin),                                                                \
+        .abi_minor = PGD_ABI_MINOR,                                                            \
+        .min_host_minor = 1,                                                                   \
+        .role = PGD_ROLE_BACKEND,                                                              \
+        .n_options = sizeof(option_list) / sizeof((option_list)[0]),                           \
+        .option_stride = sizeof((option_list)[0]),                                             \
+        .abi_hash = PGD_ABI_HASH,                                                              \
+        .name = #kind_name,                                                                    \
+        .vendor = "pagoda",                                                                    \
+        .version = "0.1.0",                                                                    \
+        .build = __VERSION__,                                                                  \
+        .options = (option_list),                                                              \
+        .probe = plugin_probe,                                                                 \
+        .open = plugin_open,                                                                   \
+        .close = gpu_plugin_close,                                                             \
+    };                                                                                         \
+    PGD_PLUGIN_DEFINE(kind_name) {                                                             \
+        (void)host_minor;                                                                      \
+        return &plugin;                                                                        \
+    }
 
 #endif

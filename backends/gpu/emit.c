@@ -128,7 +128,7 @@ k_view gpu_bind(gpu_op *op, gpu_work *w, int i, const char *name, const pgd_tens
 k_weight gpu_bind_weight(gpu_op *op, gpu_work *w, int i, const pgd_weight *weight) {
     (void)op;
     w->launch.memories[i] = weight->buffer->memory;
-    return weight->w;
+    return weight->matrices[0].w;
 }
 
 k_cache gpu_bind_cache(gpu_op *op, gpu_work *w, int i, const pgd_kv *kv, int32_t layer) {

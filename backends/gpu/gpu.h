@@ -56,11 +56,30 @@ struct pgd_queue {
     _Atomic int32_t fault; // first failure of a launch or copy, PGD_OK
 };
 
+// Rows of a weight of one format; the first is row `first` of the weight.
+typedef struct gpu_matrix {
+    int64_t first;
+    k_weight w;
+} gpu_matrix;
+
+enum { GPU_MATRICES = 4 };
+
 struct pgd_weight {
     pgd_weight_desc desc; // without parts and name
     pgd_buffer *buffer;
-    k_weight w;
+    uint64_t bytes;
+    uint32_t n_matrices; // at least 1; more than 1 with PGD_SCHEME_PARTS only
+    gpu_matrix matrices[GPU_MATRICES];
 };
+
+// The matrix that holds a row.
+static inline const gpu_matrix *gpu_weight_matrix(const pgd_weight *w, int64_t row) {
+    uint32_t i = 0;
+    while (i + 1 < w->n_matrices && row >= w->matrices[i + 1].first) {
+        i++;
+    }
+    return &w->matrices[i];
+}
 
 struct pgd_kv {
     pgd_kv_desc desc;
@@ -120,7 +139,7 @@ typedef bool (*gpu_check_fn)(gpu_check *c, const void *args, const pgd_weight_de
 extern const gpu_check_fn gpu_checks[PGD_OP_COUNT];
 bool gpu_check_weight(gpu_check *c, const pgd_weight_desc *w);
 bool gpu_check_kv(gpu_check *c, const pgd_kv_desc *kv);
-// Part i of a desc; fields that a smaller caller does not have are zero.
+// Part i of a desc with what the desc says about all; fields a smaller caller lacks are zero.
 pgd_weight_part gpu_weight_part(const pgd_weight_desc *w, uint32_t i);
 // Layout of a weight by what it is used for.
 int32_t gpu_weight_layout(const pgd_weight_desc *w);
@@ -164,7 +183,7 @@ void gpu_op_open(gpu_op *op, const pgd_exec *x, const pgd_batch *batch, int32_t 
 gpu_work gpu_work_of(const gpu_op *op, int32_t kernel, int32_t rows_axis, int32_t rows_unit);
 // A tensor as memory `i` of the launch. An absent one is a view of nothing.
 k_view gpu_bind(gpu_op *op, gpu_work *w, int i, const char *name, const pgd_tensor *t);
-// A weight, a cache, and the exec's scratch.
+// The first matrix of a weight, a cache, and the exec's scratch.
 k_weight gpu_bind_weight(gpu_op *op, gpu_work *w, int i, const pgd_weight *weight);
 k_cache gpu_bind_cache(gpu_op *op, gpu_work *w, int i, const pgd_kv *kv, int32_t layer);
 k_view gpu_bind_scratch(gpu_op *op, gpu_work *w, int i, uint64_t bytes);

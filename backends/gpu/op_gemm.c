@@ -30,25 +30,43 @@ static k_view bind_x(gpu_op *op, gpu_work *w, const pgd_tensor *x, const pgd_wei
     return p.out;
 }
 
-static int32_t kernel_of(const pgd_weight *weight, bool one) {
-    switch (weight->desc.dtype) {
-    case PGD_BF16: return one ? PGD_PORTABLE_gemm_bf16_r1 : PGD_PORTABLE_gemm_bf16_r8;
-    case PGD_F16: return one ? PGD_PORTABLE_gemm_f16_r1 : PGD_PORTABLE_gemm_f16_r8;
-    default: return one ? PGD_PORTABLE_gemm_f32_r1 : PGD_PORTABLE_gemm_f32_r8;
+static int32_t kernel_of(int32_t format, bool one) {
+    switch (format) {
+    case K_F32: return one ? PGD_PORTABLE_gemm_f32_r1 : PGD_PORTABLE_gemm_f32_r8;
+    case K_BF16: return one ? PGD_PORTABLE_gemm_bf16_r1 : PGD_PORTABLE_gemm_bf16_r8;
+    case K_F16: return one ? PGD_PORTABLE_gemm_f16_r1 : PGD_PORTABLE_gemm_f16_r8;
+    case K_Q8_0: return one ? PGD_PORTABLE_gemm_q8_0_r1 : PGD_PORTABLE_gemm_q8_0_r8;
+    case K_Q4_0: return one ? PGD_PORTABLE_gemm_q4_0_r1 : PGD_PORTABLE_gemm_q4_0_r8;
+    case K_Q4_K: return one ? PGD_PORTABLE_gemm_q4_k_r1 : PGD_PORTABLE_gemm_q4_k_r8;
+    case K_Q6_K: return one ? PGD_PORTABLE_gemm_q6_k_r1 : PGD_PORTABLE_gemm_q6_k_r8;
+    default: return one ? PGD_PORTABLE_gemm_blocks_r1 : PGD_PORTABLE_gemm_blocks_r8;
     }
 }
 
 // The product for one row, and for more: the same bits from either.
-static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
-                         const pgd_weight *weight) {
+static void emit_matrix(gpu_op *op, const gpu_work *made, const k_gemm_params *p) {
     for (int one = 1; one >= 0; one--) {
         gpu_work w = *made;
         w.when = one ? GPU_IF_ONE_ROW : GPU_IF_ROWS;
-        w.launch.kernel = kernel_of(weight, one);
+        w.launch.kernel = kernel_of(p->w.format, one);
         w.rows_unit = one ? 1 : K_ROWS;
         w.launch.groups[0] = p->w.layout == K_LAYOUT_GATED ? gpu_ceil(p->w.n / 2, K_COLUMNS / 2)
                                                            : gpu_ceil(p->w.n, K_COLUMNS);
         gpu_emit(op, &w, p);
+    }
+}
+
+// Each matrix of the weight gives the columns of y that are its rows.
+static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
+                         const pgd_weight *weight) {
+    for (uint32_t i = 0; i < weight->n_matrices; i++) {
+        const gpu_matrix *m = &weight->matrices[i];
+        k_gemm_params part = *p;
+        part.w = m->w;
+        part.y.at += m->first * (int64_t)pgd_dtype_bytes(p->y.dtype);
+        part.aux.at += m->first * (int64_t)pgd_dtype_bytes(p->aux.dtype);
+        part.bias_at += m->first * (int64_t)sizeof(float);
+        emit_matrix(op, made, &part);
     }
 }
 
@@ -143,7 +161,7 @@ pgd_status gpu_op_gate_up(const pgd_exec *x, const pgd_gate_up_args *a) {
                                   .act = a->act,
                                   .act_alpha = a->act_alpha,
                                   .act_limit = a->act_limit};
-    if (a->w->w.layout == K_LAYOUT_GATED) {
+    if (gpu_weight_layout(&a->w->desc) == K_LAYOUT_GATED) {
         PGD_TRY(gpu_run_front(x, &product));
         return run_gated(x, a, a->norm_w.rank != 0 ? &a->normed : &a->x);
     }

@@ -113,6 +113,16 @@ static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, uint64_
     return true;
 }
 
+// The name of an op's kernels says what weights other than plain ones they read.
+static void name_kernel(char *to, size_t bytes, const pgd_query *q) {
+    pgd_weight_desc local;
+    const int32_t scheme = q->weight == NULL ? PGD_SCHEME_PLAIN
+                                             : PGD_ARGS(pgd_weight_desc, local, q->weight)->scheme;
+    snprintf(to, bytes, "%s%s%s__portable", op_rows[q->op].name,
+             scheme == PGD_SCHEME_PLAIN ? "" : "_",
+             scheme == PGD_SCHEME_PLAIN ? "" : pgd_scheme_name(scheme));
+}
+
 pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out) {
     pgd_query local;
     const pgd_query *q = PGD_ARGS(pgd_query, local, query);
@@ -122,7 +132,7 @@ pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support 
     if (takes(d, q, &c, &result.scratch)) {
         result.level = PGD_LEVEL_NATIVE;
         result.flags = PGD_SUPPORT_CAPTURABLE | PGD_SUPPORT_INVARIANT;
-        snprintf(result.kernel, sizeof(result.kernel), "%s__portable", op_rows[q->op].name);
+        name_kernel(result.kernel, sizeof(result.kernel), q);
     } else {
         snprintf(result.reason, sizeof(result.reason), "%s", c.reason);
     }

@@ -292,11 +292,26 @@ static pgd_status map(const pgd_host *host, void *device, void *memory, void **o
     .fill = ze_queue_fill, .flush = ze_queue_flush, .point = ze_queue_point,             \
     .point_wait = ze_queue_point_wait
 
-const gpu_driver ze_driver = {ZE_COMMON};
-const gpu_driver ze_driver_graphs = {
+// Recorded launches are a command list.
+static const gpu_driver with_graphs = {
     ZE_COMMON,
     .graph_begin = ze_graph_begin,
     .graph_end = ze_graph_end,
     .graph_launch = ze_graph_launch,
     .graph_destroy = ze_graph_destroy,
 };
+
+static pgd_status choose(const pgd_host *host, const gpu_driver **out_driver) {
+    const char *graphs = host->option == NULL ? NULL : host->option(host, "graphs");
+    if (graphs == NULL || graphs[0] == '\0' || strcmp(graphs, "off") == 0) {
+        return PGD_OK;
+    }
+    if (strcmp(graphs, "on") != 0) {
+        return ZE_FAIL(host, PGD_INVALID, "graphs=%.20s; allowed are: on, off", graphs);
+    }
+    *out_driver = &with_graphs;
+    return PGD_OK;
+}
+
+// Recorded launches are launched one by one.
+const gpu_driver ze_driver = {ZE_COMMON, .choose = choose};

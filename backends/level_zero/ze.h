@@ -111,7 +111,6 @@ pgd_status ze_graph_end(const pgd_host *host, void *queue, void **out_graph) PGD
 pgd_status ze_graph_launch(const pgd_host *host, void *queue, void *graph) PGD_MUST_USE;
 void ze_graph_destroy(const pgd_host *host, void *device, void *graph);
 
-extern const gpu_driver ze_driver;        // recorded launches are launched one by one
-extern const gpu_driver ze_driver_graphs; // recorded launches are a command list
+extern const gpu_driver ze_driver;
 
 #endif

@@ -5,6 +5,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <emmintrin.h>
 
 // The dot instructions beside those that the avx512 table asks for (Intel SDM volume 2, CPUID).
 static void look(int *bf16, int *vnni) {
@@ -38,7 +39,21 @@ static void wide_of(const pgd_cpu_kernels *k, pgd_cpu_limits *out) {
         out->read = read_peak__avx512;
     }
 }
+
+int32_t pgd_cpu_forget(const void *ptr, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += 64) {
+        _mm_clflush((const char *)ptr + at); // of every x86-64
+    }
+    _mm_mfence();
+    return 1;
+}
 #else
+int32_t pgd_cpu_forget(const void *ptr, int64_t bytes) {
+    (void)ptr;
+    (void)bytes;
+    return 0;
+}
+
 static void wide_of(const pgd_cpu_kernels *k, pgd_cpu_limits *out) {
     (void)k;
     (void)out;

@@ -20,6 +20,10 @@ typedef struct pgd_cpu_limits {
     uint64_t (*read)(const void *ptr, int64_t bytes);
 } pgd_cpu_limits;
 
+// Takes bytes (a multiple of 64) of memory aligned to 64 out of all caches, so that the next read
+// comes from memory. 0: the machine has no such instruction, nothing was done.
+int32_t pgd_cpu_forget(const void *ptr, int64_t bytes);
+
 // The loops of a table's instruction set, what the machine cannot run left out.
 void pgd_cpu_limits_of(const pgd_cpu_kernels *k, pgd_cpu_limits *out);
 

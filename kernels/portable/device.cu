@@ -7,6 +7,8 @@
 
 #include "portable/numbers.k"
 
+#include "portable/block.k"
+
 #include "portable/attn.k"
 #include "portable/gemm.k"
 #include "portable/move.k"

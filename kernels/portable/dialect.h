@@ -68,6 +68,10 @@ typedef ulong k_u64;
 K_FN float k_f16_load(K_GLOBAL const k_u16 *p, k_i64 i) {
     return vload_half(i, (K_GLOBAL const half *)p);
 }
+K_FN float k_f16_of(k_u32 code) {
+    k_u16 bits = (k_u16)code;
+    return vload_half(0, (const half *)&bits);
+}
 K_FN void k_f16_store(K_GLOBAL k_u16 *p, k_i64 i, float v) {
     vstore_half_rte(v, i, (K_GLOBAL half *)p);
 }
@@ -119,10 +123,13 @@ K_FN double k_f64_of_(k_u64 u) {
 K_FN k_u64 k_bits64_of_(double f) {
     return (k_u64)__double_as_longlong(f);
 }
-K_FN float k_f16_load(const k_u16 *p, k_i64 i) {
+K_FN float k_f16_of(k_u32 code) {
     float v;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(p[i]));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((k_u16)code));
     return v;
+}
+K_FN float k_f16_load(const k_u16 *p, k_i64 i) {
+    return k_f16_of(p[i]);
 }
 K_FN void k_f16_store(k_u16 *p, k_i64 i, float v) {
     k_u16 code;
@@ -167,8 +174,11 @@ K_FN double k_f64_of_(k_u64 u) {
 K_FN k_u64 k_bits64_of_(double f) {
     return __builtin_bit_cast(k_u64, f);
 }
+K_FN float k_f16_of(k_u32 code) {
+    return (float)__builtin_bit_cast(_Float16, (k_u16)code);
+}
 K_FN float k_f16_load(const k_u16 *p, k_i64 i) {
-    return (float)__builtin_bit_cast(_Float16, p[i]);
+    return k_f16_of(p[i]);
 }
 K_FN void k_f16_store(k_u16 *p, k_i64 i, float v) {
     p[i] = __builtin_bit_cast(k_u16, (_Float16)v);

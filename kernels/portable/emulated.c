@@ -19,6 +19,8 @@ PGD_PORTABLE_KERNELS(DECLARE)
 
 #include "portable/numbers.k"
 
+#include "portable/block.k"
+
 #include "portable/attn.k"
 #include "portable/gemm.k"
 #include "portable/move.k"

@@ -88,16 +88,20 @@ static inline k_u64 k_bits64_of(double f) {
     return u;
 }
 
-static inline float k_f16_load(const k_u16 *p, k_i64 i) {
-    const k_u32 sign = (k_u32)(p[i] & 0x8000u) << 16;
-    const k_u32 exponent = (p[i] >> 10) & 0x1fu;
-    const k_u32 fraction = p[i] & 0x3ffu;
+static inline float k_f16_of(k_u32 code) {
+    const k_u32 sign = (code & 0x8000u) << 16;
+    const k_u32 exponent = code >> 10 & 0x1fu;
+    const k_u32 fraction = code & 0x3ffu;
     float v;
     if (exponent == 0) {
         v = (float)fraction * 0x1p-24F;
         return sign != 0 ? -v : v;
     }
     return k_f32_of(sign | (exponent == 31 ? 255u : exponent + 112u) << 23 | fraction << 13);
+}
+
+static inline float k_f16_load(const k_u16 *p, k_i64 i) {
+    return k_f16_of(p[i]);
 }
 
 // Nearest, ties to even.

@@ -25,6 +25,29 @@ typedef uint64_t k_u64;
 #define K_F32  1
 #define K_BF16 2
 #define K_F16  3
+#define K_I8   5
+
+// Blocks of a weight: X(name, format, elements, bytes); the format is PGD_SCHEME_name + K_BLOCKS.
+#define K_BLOCKS 16
+#define K_BLOCK_LIST(X)     \
+    X(Q8_0, 17, 32, 34)     \
+    X(Q4_0, 18, 32, 18)     \
+    X(Q4_1, 19, 32, 20)     \
+    X(Q5_0, 20, 32, 22)     \
+    X(Q5_1, 21, 32, 24)     \
+    X(Q2_K, 22, 256, 84)    \
+    X(Q3_K, 23, 256, 110)   \
+    X(Q4_K, 24, 256, 144)   \
+    X(Q5_K, 25, 256, 176)   \
+    X(Q6_K, 26, 256, 210)   \
+    X(IQ4_NL, 27, 32, 18)   \
+    X(MXFP4, 28, 32, 17)
+
+enum {
+#define K_BLOCK_ENUM(name, number, elements, bytes) K_##name = number,
+    K_BLOCK_LIST(K_BLOCK_ENUM)
+#undef K_BLOCK_ENUM
+};
 
 // Which rows are live: mode 0: n; 1: the step's rows, 2: its outputs, but at most n.
 typedef struct k_rows {
@@ -40,15 +63,17 @@ typedef struct k_view {
     k_i32 zero;
 } k_view;
 
+// Of elements, or of the bytes of blocks.
 #define K_LAYOUT_ROWS   0 // [n][k]
 #define K_LAYOUT_PANELS 1 // [ceil(n / 8)][k][8]
 #define K_LAYOUT_GATED  2 // [ceil(n / 8)][k][4 of the first half, 4 of the second]
 
 typedef struct k_weight {
     k_i64 at;
+    k_i64 scales_at; // of K_I8: f32 a row, in the order of the layout
     k_i32 n;
     k_i32 k;
-    k_i32 dtype;
+    k_i32 format; // a dtype, or one of K_BLOCK_LIST
     k_i32 layout;
 } k_weight;
 
@@ -226,7 +251,7 @@ typedef struct k_sample_params {
 // Rows of a stored matrix into a packed weight, or one packed row out as f32.
 typedef struct k_pack_params {
     k_weight w;
-    k_view rows; // of the matrix; dtype is the weight's (pack) or f32 (unpack)
+    k_view rows; // of the matrix; dtype is the weight's (pack; blocks are bytes) or f32 (unpack)
     k_i32 first; // row of the weight that rows begin with
     k_i32 n;
 } k_pack_params;

@@ -36,7 +36,7 @@ static pgd_status append_refused(list *l, const pgd_dev_manifest *m, const char 
 }
 
 // Opens device after device of one plugin; each that opens is usable.
-static pgd_status look(list *l, const pgd_dev_manifest *m) {
+static pgd_status look(list *l, const pgd_dev_manifest *m, pgd_team *team) {
     const pgd_plugin *plugin = NULL;
     pgd_status code = pgd_dev_load(m, &plugin);
     if (code != PGD_OK) {
@@ -44,7 +44,7 @@ static pgd_status look(list *l, const pgd_dev_manifest *m) {
     }
     for (uint32_t i = 0; i < MAX_DEVICES; i++) {
         pgd_dev *dev = NULL;
-        code = pgd_dev_open_plugin(plugin, (pgd_str){0}, i, NULL, 1, &dev);
+        code = pgd_dev_open_plugin(plugin, (pgd_str){0}, i, team, 1, &dev);
         if (code == PGD_OUT_OF_MEMORY) {
             return code;
         }
@@ -128,7 +128,7 @@ static pgd_status collect(pgd_dev_registry *r, const pgd_dev_uri_parts *only, li
         } else if (pgd_dev_is_absent(r, m, why, sizeof(why))) {
             code = append_refused(l, m, why);
         } else if (may_be(r, m, only)) {
-            code = look(l, m);
+            code = look(l, m, pgd_dev_registry_team(r));
         }
     }
     if (code != PGD_OK) {

@@ -31,6 +31,9 @@ typedef struct pgd_dev_search {
     uint32_t no_installed; // 1: the two folders beside this library or executable are not searched
     const char *root;      // put before /sys, /etc, /lib when chips and drivers are looked for:
                            // NULL for the machine itself, a folder for tests
+    pgd_team *team;        // lent to plugins while candidates are looked at, so that a device that is
+                           // measured is measured as it will be used; outlives the registry; NULL
+                           // = the caller alone
 } pgd_dev_search;
 
 // One plugin as its manifest describes it. Strings live as long as the registry.

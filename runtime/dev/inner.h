@@ -193,6 +193,7 @@ int32_t pgd_dev_may_drive(const pgd_dev_registry *r, const pgd_dev_manifest *m,
 pgd_status pgd_dev_check_sha256(const pgd_dev_manifest *m) PGD_MUST_USE;
 // What pgd_dev_search.root said, "" = the machine itself.
 const char *pgd_dev_registry_root(const pgd_dev_registry *r);
+pgd_team *pgd_dev_registry_team(const pgd_dev_registry *r); // of its search
 
 // Clears the slot, so that a plugin which returns a bare code is not given an older sentence.
 void pgd_dev_listen(void);

@@ -25,6 +25,7 @@ struct pgd_dev_registry {
     uint32_t n;
     pgd_status code; // of a walk through a folder
     const char *root;
+    pgd_team *team;
 };
 
 static const char *manifest_of(const pgd_dev_registry *r, const char *path) {
@@ -208,6 +209,7 @@ pgd_status pgd_dev_registry_create(const pgd_dev_search *search, pgd_dev_registr
     }
     pgd_status code = pgd_arena_create(0, &r->arena);
     if (code == PGD_OK) {
+        r->team = search == NULL ? NULL : search->team;
         r->root = pgd_arena_copy(r->arena, pgd_str_of(search == NULL ? NULL : search->root)).ptr;
         code = r->root != NULL ? PGD_OK : PGD_MEM_FAIL("the list of plugins", sizeof(*r));
     }
@@ -240,4 +242,8 @@ const pgd_dev_manifest *pgd_dev_registry_get(const pgd_dev_registry *r, uint32_t
 
 const char *pgd_dev_registry_root(const pgd_dev_registry *r) {
     return r->root;
+}
+
+pgd_team *pgd_dev_registry_team(const pgd_dev_registry *r) {
+    return r->team;
 }

@@ -57,7 +57,8 @@ pgd_status pgd_engine_open_device(pgd_engine *e, const pgd_engine_options *o) {
                         o->threads);
     }
     PGD_TRY(pgd_team_open((uint32_t)o->threads, &e->team));
-    const pgd_dev_search search = {.files = o->plugins, .n_files = o->n_plugins};
+    const pgd_dev_search search = {
+        .files = o->plugins, .n_files = o->n_plugins, .team = e->team};
     PGD_TRY(pgd_dev_registry_create(&search, &e->registry));
     PGD_TRY(copy_names(e, o));
     if (pgd_dev_is_auto(o->device)) {

@@ -177,9 +177,13 @@ static pgd_status make_table(pgd_model *m, pgd_queue *q) {
 
 static pgd_status make_activations(pgd_model *m) {
     for (int32_t i = 0; i < PGD_MODEL_N_ACTIVATIONS; i++) {
-        pgd_tensor *t = &m->activations[i];
-        uint64_t bytes = (uint64_t)t->shape[0] * (uint64_t)t->shape[1] * pgd_dtype_bytes(t->dtype);
-        PGD_TRY(pgd_model_buffer(m, PGD_USE_GENERAL, bytes, 0, &t->buffer));
+        if (pgd_model_home(i) == i) {
+            PGD_TRY(pgd_model_buffer(m, PGD_USE_GENERAL, pgd_model_home_bytes(m, i), 0,
+                                     &m->activations[i].buffer));
+        }
+    }
+    for (int32_t i = 0; i < PGD_MODEL_N_ACTIVATIONS; i++) {
+        m->activations[i].buffer = m->activations[pgd_model_home(i)].buffer;
     }
     return PGD_OK;
 }
@@ -244,7 +248,9 @@ void pgd_model_destroy(pgd_model *m) {
     }
     m->d->memory->destroy(m->d, m->kv_memory);
     for (int32_t i = 0; i < PGD_MODEL_N_ACTIVATIONS; i++) {
-        m->d->memory->destroy(m->d, m->activations[i].buffer);
+        if (pgd_model_home(i) == i) {
+            m->d->memory->destroy(m->d, m->activations[i].buffer);
+        }
     }
     m->d->memory->destroy(m->d, m->table);
     m->d->memory->destroy(m->d, m->vectors);

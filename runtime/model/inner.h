@@ -4,27 +4,30 @@
 
 #include "model/model.h"
 
-// Activations at fixed addresses, one buffer each. Shapes: T = max_tokens, R = max_out,
-// S = max_seqs.
-//   X(name, rows, columns, dtype)
-#define PGD_MODEL_ACTIVATIONS(X)           \
-    X(residual, T, hidden, residual_dtype) \
-    X(normed, T, hidden, act_dtype)        \
-    X(qkv, T, qkv, act_dtype)              \
-    X(attn, T, attn, act_dtype)            \
-    X(gate_up, T, gate_up, act_dtype)      \
-    X(act, T, intermediate, act_dtype)     \
-    X(out, R, hidden, residual_dtype)      \
-    X(out_normed, R, hidden, act_dtype)    \
-    X(logits, R, vocab, PGD_F32)           \
-    X(ids, R, 1, PGD_I32)                  \
-    X(logprobs, R, tops, PGD_F32)          \
-    X(top_ids, R, tops, PGD_I32)           \
-    X(ranks, R, 1, PGD_I32)                \
-    X(counts, S, vocab, PGD_I32)
+// Activations at fixed addresses. Shapes: T = max_tokens, R = max_out, S = max_seqs. `home` is the
+// one in whose memory it lies: two that never hold something needed at the same time share it. Of a
+// layer:
+//   normed -> qkv -> attn -> (residual) -> normed -> gate_up -> act -> (residual)
+// attn is written when normed was used up, act when qkv was; no operation has both of a pair.
+//   X(name, rows, columns, dtype, home)
+#define PGD_MODEL_ACTIVATIONS(X)                     \
+    X(residual, T, hidden, residual_dtype, residual) \
+    X(normed, T, hidden, act_dtype, normed)          \
+    X(qkv, T, qkv, act_dtype, act)                   \
+    X(attn, T, attn, act_dtype, normed)              \
+    X(gate_up, T, gate_up, act_dtype, gate_up)       \
+    X(act, T, intermediate, act_dtype, act)          \
+    X(out, R, hidden, residual_dtype, out)           \
+    X(out_normed, R, hidden, act_dtype, out_normed)  \
+    X(logits, R, vocab, PGD_F32, logits)             \
+    X(ids, R, 1, PGD_I32, ids)                       \
+    X(logprobs, R, tops, PGD_F32, logprobs)          \
+    X(top_ids, R, tops, PGD_I32, top_ids)            \
+    X(ranks, R, 1, PGD_I32, ranks)                   \
+    X(counts, S, vocab, PGD_I32, counts)
 
 enum {
-#define PGD_MODEL_ENUM(name, rows, columns, dtype) PGD_MODEL_##name,
+#define PGD_MODEL_ENUM(name, rows, columns, dtype, home) PGD_MODEL_##name,
     PGD_MODEL_ACTIVATIONS(PGD_MODEL_ENUM)
 #undef PGD_MODEL_ENUM
         PGD_MODEL_N_ACTIVATIONS
@@ -106,8 +109,13 @@ void pgd_model_packed_close(pgd_model_packed *p);
 
 // memory.c
 pgd_weight_desc pgd_model_weight_desc(const pgd_model *m, const pgd_load_matrix *matrix);
-// Sets shapes, dtypes and strides of all activations, without buffers; returns their bytes.
-uint64_t pgd_model_shape_activations(pgd_model *m);
+// Sets shapes, dtypes and strides of all activations, without buffers.
+void pgd_model_shape_activations(pgd_model *m);
+// The one whose memory activation i lies in.
+int32_t pgd_model_home(int32_t i);
+// Bytes of the memory of home i: those of the largest that lies there; 0 when i is none.
+uint64_t pgd_model_home_bytes(const pgd_model *m, int32_t i);
+uint64_t pgd_model_activation_bytes(const pgd_model *m); // of all
 // The view of a norm weight or bias; rank 0 when the model has none.
 pgd_tensor pgd_model_vector(const pgd_model *m, int32_t kind, int32_t layer);
 pgd_weight *pgd_model_handle(const pgd_model *m, int32_t role, int32_t layer);

@@ -11,7 +11,7 @@ static pgd_tensor shape_of(int64_t rows, int64_t columns, int32_t dtype) {
         .dtype = dtype, .rank = 2, .shape = {rows, columns}, .stride = {columns, 1}};
 }
 
-uint64_t pgd_model_shape_activations(pgd_model *m) {
+void pgd_model_shape_activations(pgd_model *m) {
     const pgd_load_config *c = m->desc.config;
     const int64_t T = m->desc.max_tokens;
     const int64_t R = m->desc.max_out;
@@ -25,12 +25,39 @@ uint64_t pgd_model_shape_activations(pgd_model *m) {
     const int64_t vocab = c->vocab;
     const int32_t act_dtype = m->act_dtype;
     const int32_t residual_dtype = m->residual_dtype;
-    uint64_t bytes = 0;
-#define SHAPE(name, rows, columns, dtype)                              \
-    m->activations[PGD_MODEL_##name] = shape_of(rows, columns, dtype); \
-    bytes += (uint64_t)(rows) * (uint64_t)(columns)*pgd_dtype_bytes(dtype);
+#define SHAPE(name, rows, columns, dtype, home) \
+    m->activations[PGD_MODEL_##name] = shape_of(rows, columns, dtype);
     PGD_MODEL_ACTIVATIONS(SHAPE)
 #undef SHAPE
+}
+
+int32_t pgd_model_home(int32_t i) {
+    static const int32_t homes[] = {
+#define HOME(name, rows, columns, dtype, home) PGD_MODEL_##home,
+        PGD_MODEL_ACTIVATIONS(HOME)
+#undef HOME
+    };
+    return homes[i];
+}
+
+uint64_t pgd_model_home_bytes(const pgd_model *m, int32_t i) {
+    uint64_t most = 0;
+    for (int32_t k = 0; k < PGD_MODEL_N_ACTIVATIONS; k++) {
+        const pgd_tensor *t = &m->activations[k];
+        const uint64_t bytes =
+            (uint64_t)t->shape[0] * (uint64_t)t->shape[1] * pgd_dtype_bytes(t->dtype);
+        if (pgd_model_home(k) == i && bytes > most) {
+            most = bytes;
+        }
+    }
+    return most;
+}
+
+uint64_t pgd_model_activation_bytes(const pgd_model *m) {
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < PGD_MODEL_N_ACTIVATIONS; i++) {
+        bytes += pgd_model_home_bytes(m, i);
+    }
     return bytes;
 }
 

@@ -153,7 +153,7 @@ pgd_status pgd_model_plan(const pgd_model_desc *desc, pgd_model_needs *out) {
     pgd_model *m = NULL;
     PGD_TRY(pgd_model_shell(desc, &caps, &m));
     out->activation_bytes =
-        pgd_model_shape_activations(m) + pgd_model_vector_bytes(m) + pgd_model_table_bytes(m);
+        pgd_model_activation_bytes(m) + pgd_model_vector_bytes(m) + pgd_model_table_bytes(m);
     pgd_status status = plan_parts(m, out);
     pgd_model_destroy(m);
     return status;

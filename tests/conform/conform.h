@@ -90,6 +90,8 @@ typedef struct conform_options {
     int32_t list;
     int32_t stop; // 1: ends at the first failure
     int32_t skip_missing;
+    int32_t floors[3]; // of level 4, in percent: decode of 1 and of 64, prefill; 0 = not judged
+    const char *model; // that its speed is measured with
     uint32_t threads;
     uint64_t seed;
     uint64_t soak_ns;

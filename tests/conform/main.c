@@ -28,6 +28,10 @@ static const char help_text[] =
     "  --seed N         of the random cases (default 1)\n"
     "  --threads N      workers of the compute team (default: one per core)\n"
     "  --limit TIME     of one check, after which it counts as hanging (default 600s)\n"
+    "  --floors A,B,C   of level 4, percent: decode of 1, of 64, prefill (default 60,50,40); 0 "
+    "only\n"
+    "                   measures\n"
+    "  --model NAME     that level 4 measures with (default synthetic:qwen2.5-0.5b)\n"
     "  --stop           ends at the first failure\n"
     "  --skip-missing   exit status 77 when the plugin finds no device on this machine\n"
     "  --matrix FILE    devices x models x checks (YAML or JSON): runs what this machine has, "
@@ -108,6 +112,23 @@ static int32_t read_count(conform_options *o, const char *flag, const char *valu
     return 1;
 }
 
+// "60,50,40"
+static int32_t read_floors(const char *value, int32_t *floors) {
+    pgd_str rest = pgd_str_of(value);
+    for (int32_t i = 0; i < 3; i++) {
+        const char *comma = rest.len > 0 ? memchr(rest.ptr, ',', rest.len) : NULL;
+        const size_t n = comma != NULL ? (size_t)(comma - rest.ptr) : rest.len;
+        uint64_t floor = 0;
+        if ((comma == NULL) != (i == 2) || !pgd_str_to_u64((pgd_str){rest.ptr, n}, &floor) ||
+            floor > 1000000) {
+            return -1;
+        }
+        floors[i] = (int32_t)floor;
+        rest = i < 2 ? (pgd_str){comma + 1, rest.len - n - 1} : rest;
+    }
+    return 1;
+}
+
 static int32_t read_text(conform_options *o, const char *flag, const char *value) {
     if (strcmp(flag, "--device") == 0) {
         o->device = value;
@@ -121,6 +142,10 @@ static int32_t read_text(conform_options *o, const char *flag, const char *value
         o->against = value;
     } else if (strcmp(flag, "--sheet") == 0) {
         o->sheet = value;
+    } else if (strcmp(flag, "--model") == 0) {
+        o->model = value;
+    } else if (strcmp(flag, "--floors") == 0) {
+        return read_floors(value, o->floors);
     } else if (strcmp(flag, "--only") == 0) {
         if (o->n_only == (int32_t)(sizeof(o->only) / sizeof(o->only[0]))) {
             return -1;
@@ -241,7 +266,14 @@ static int run_all(const conform_options *o) {
 
 int main(int argc, char **argv) {
     static conform_options o = {
-        .level = 3, .cases = 12, .seed = 1, .soak_ns = 60000000000u, .limit_ns = 600000000000u};
+        .level = 3,
+        .cases = 12,
+        .seed = 1,
+        .soak_ns = 60000000000u,
+        .limit_ns = 600000000000u,
+        .floors = {60, 50, 40},
+        .model = "synthetic:qwen2.5-0.5b",
+    };
     static char plugin[4096];
     int code;
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {

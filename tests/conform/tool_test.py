@@ -31,6 +31,7 @@ def test_wrong_use():
             ((), "missing"), (("/nonexistent.so",), "no such file"),
             ((GOOD, "--level", "9"), "--level"), ((GOOD, "--only", "x"), "--list"),
             ((GOOD, "--soak", "soon"), "--soak"), ((GOOD, "--frob", "1"), "--frob"),
+            ((GOOD, "--floors", "60,50"), "--floors"), ((GOOD, "--floors", "60,50,x"), "--floors"),
             ((GOOD, GOOD), "one plugin"), ((GOOD, "--cases"), "--cases")):
         done = run(*args)
         check(done.returncode == 2 and words in done.stderr, f"{args} is not refused", done)

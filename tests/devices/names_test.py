@@ -10,6 +10,8 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -142,6 +144,19 @@ class Auto(WithChips):
         self.assertEqual(status, 0, err)
         self.assertIn("alpha:1", out)
         self.assertIn("is chosen", out)
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "elsewhere the processor does not know")
+    def test_slower_than_memory(self):
+        """The processor knows its own bandwidth: a slower device is not preferred to it."""
+        self.path = f"{CHIPS}/slow:{PLUGINS}"
+        plan = self.plan("--allow-slow")
+        self.assertEqual(plan["device"], "cpu:0")
+        self.assertIn("crawl", self.opened())
+        said = re.search(r"most memory bandwidth \(([0-9.]+) GB/s\)", plan["device_reason"])
+        self.assertIsNotNone(said, plan["device_reason"])
+        self.assertTrue(0.01 < float(said[1]) < 20000, said[1])
+        self.path = f"{CHIPS}:{CHIPS}/slow"  # without it the fastest chip, then the slow one
+        self.assertEqual(self.plan("--allow-slow")["device"], "alpha:1")
 
     def test_said_on_stderr(self):
         status, out, err = self.pagoda("run", NANO, "-p", "Once", "-n", 2, "-q")

@@ -161,30 +161,6 @@ static const gpu_driver driver = {
     .point_wait = point_wait,
 };
 
-static pgd_status probe(const pgd_host *host, pgd_probe *out) {
-    return gpu_plugin_probe(host, &driver, out);
-}
+static const pgd_option options[] = {GPU_OPTION_START_SECONDS};
 
-static pgd_status plugin_open(const pgd_host *host, void **out_backend, pgd_tables *out) {
-    return gpu_plugin_open(host, &driver, out_backend, out);
-}
-
-static const pgd_plugin plugin = {
-    .size = sizeof(plugin),
-    .abi_minor = PGD_ABI_MINOR,
-    .min_host_minor = 1,
-    .role = PGD_ROLE_BACKEND,
-    .abi_hash = PGD_ABI_HASH,
-    .name = "emu",
-    .vendor = "pagoda",
-    .version = "0.1.0",
-    .build = __VERSION__,
-    .probe = probe,
-    .open = plugin_open,
-    .close = gpu_plugin_close,
-};
-
-PGD_PLUGIN_DEFINE(emu) {
-    (void)host_minor;
-    return &plugin;
-}
+GPU_PLUGIN_DEFINE(emu, driver, options)
