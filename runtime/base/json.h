@@ -44,8 +44,8 @@ pgd_status pgd_json_read_file(const char *path, pgd_json_doc **out) PGD_MUST_USE
 void pgd_json_free(pgd_json_doc *doc); // NULL is fine
 const pgd_json *pgd_json_root(const pgd_json_doc *doc);
 
-// Offset of the first byte with which the text is no JSON of so many levels; its length when it ends
-// too early, or nothing is wrong. Line and column (characters) of an offset, from 1.
+// Offset of the first byte with which the text is no JSON of so many levels; its length when it
+// ends too early, or nothing is wrong. Line and column (characters) of an offset, from 1.
 size_t pgd_json_where(pgd_str text, uint32_t max_depth);
 void pgd_json_line_at(pgd_str text, size_t at, uint32_t *out_line, uint32_t *out_column);
 

@@ -1,5 +1,5 @@
-"""Other clients. Request patterns of lm-eval, guidellm and `vllm bench serve`, written out here, and
-schemathesis against /openapi.json. langchain-openai and litellm: test_packages.py.
+"""Other clients. Request patterns of lm-eval, guidellm and `vllm bench serve`, written out here,
+and schemathesis against /openapi.json. langchain-openai and litellm: test_packages.py.
 """
 import json
 import pathlib

@@ -29,7 +29,8 @@ BUCKETS = {
 def values(s, name):
     """{labels: value} of every line of a name."""
     text = s.request("/metrics")[2]
-    return {m[1]: float(m[2]) for m in re.finditer(rf"^{re.escape(name)}{{(.*)}} (\S+)$", text, re.M)}
+    found = re.finditer(rf"^{re.escape(name)}{{(.*)}} (\S+)$", text, re.M)
+    return {m[1]: float(m[2]) for m in found}
 
 
 def test_names_and_buckets(start):

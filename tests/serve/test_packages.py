@@ -1,5 +1,5 @@
-"""langchain-openai and litellm. They hold other versions of what tests/requirements.txt has, so they
-are installed apart (tests/serve/requirements.txt); ci/check runs this file with them.
+"""langchain-openai and litellm. They hold other versions of what tests/requirements.txt has, so
+they are installed apart (tests/serve/requirements.txt); ci/check runs this file with them.
 """
 import os
 
