@@ -116,6 +116,7 @@ static const char answers[] = "\"400\":{\"$ref\":\"#/components/responses/Error\
                               "\"401\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"403\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"404\":{\"$ref\":\"#/components/responses/Error\"},"
+                              "\"408\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"413\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"415\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"429\":{\"$ref\":\"#/components/responses/Error\"},"
