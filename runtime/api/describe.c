@@ -7,7 +7,8 @@
 #include "base/fail.h"
 #include "base/mem.h"
 
-#define MAX_BIAS 100.0
+#define MAX_BIAS       100.0
+#define MAX_TEXT_BYTES 256 // of a stop string or a bad word
 
 typedef struct reader {
     pgd_api_body *b;
@@ -66,6 +67,11 @@ static int32_t copy_texts(reader *r, int32_t field, const char ***out, uint32_t 
             return pgd_api_refuse(r->e, 400, pgd_api_field_at(field)->name, NULL,
                                   "%s has a text that is empty or holds a NUL character",
                                   pgd_api_field_at(field)->name);
+        }
+        if (text.len > MAX_TEXT_BYTES) {
+            return pgd_api_refuse(r->e, 400, pgd_api_field_at(field)->name, NULL,
+                                  "%s has a text of %zu bytes; %d are allowed",
+                                  pgd_api_field_at(field)->name, text.len, MAX_TEXT_BYTES);
         }
         (*out)[i] = text.ptr;
     }

@@ -96,8 +96,12 @@ static pgd_status parse_padded(pgd_str text, const char *what, uint32_t depth, p
     if (rc == PGD_JSON_NO_MEMORY) {
         status = PGD_MEM_FAIL(what, text.len);
     } else if (rc != PGD_JSON_PARSED) {
-        status = pgd_fail(PGD_INVALID, "%s: no valid JSON (at most %u levels): %s", what,
-                          (unsigned)depth, why);
+        uint32_t line = 0;
+        uint32_t column = 0;
+        pgd_json_line_at(text, pgd_json_where(text, depth), &line, &column);
+        status =
+            pgd_fail(PGD_INVALID, "%s: no valid JSON at line %u, column %u (at most %u levels): %s",
+                     what, line, column, (unsigned)depth, why);
     }
 done:
     pgd_text_free(&wide);

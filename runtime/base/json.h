@@ -44,6 +44,11 @@ pgd_status pgd_json_read_file(const char *path, pgd_json_doc **out) PGD_MUST_USE
 void pgd_json_free(pgd_json_doc *doc); // NULL is fine
 const pgd_json *pgd_json_root(const pgd_json_doc *doc);
 
+// Offset of the first byte with which the text is no JSON of so many levels; its length when it
+// ends too early, or nothing is wrong. Line and column (characters) of an offset, from 1.
+size_t pgd_json_where(pgd_str text, uint32_t max_depth);
+void pgd_json_line_at(pgd_str text, size_t at, uint32_t *out_line, uint32_t *out_column);
+
 // The value of a key, NULL if v is no object (or NULL) or has no such key. The last duplicate wins.
 const pgd_json *pgd_json_get(const pgd_json *v, const char *key);
 // 1 when v is a non-NULL value of that kind; number accepts INT, UINT and FLOAT.

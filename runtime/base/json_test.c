@@ -142,6 +142,52 @@ static void invalid_texts(void **state) {
 }
 
 // Whole numbers beyond 64 bits become floats; strings beside them stay.
+// Offsets counted by hand; those marked are what Python's json.JSONDecodeError has in `pos`.
+static void positions(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t at;
+    } rows[] = {
+        {"", 0},                      // Python
+        {"  nul", 2},                 // Python
+        {"[1, 2", 6 - 1},             // the text ends
+        {"[1 2]", 3},                 // Python
+        {"[1,]", 3},                  // Python 3.11
+        {"{\"a\" 1}", 5},             // Python
+        {"{\"a\":1,}", 7},            // Python 3.11
+        {"{a:1}", 1},                 // Python
+        {"{\"a\": tru}", 6},          // Python
+        {"1 2", 2},                   // Python
+        {"[01]", 2},                  // Python
+        {"[1.]", 3},                  // the digit that is missing
+        {"[1e+x]", 4},                //
+        {"-", 1},                     //
+        {"[\"a\tb\"]", 3},            // Python: a control character
+        {"[\"\\x\"]", 2},             // the escape
+        {"\"\\ud800\"", 1},           // half a pair
+        {"\"\\ud83d\\ude00\" x", 15}, // Python
+        {"\"\xC3\x28\"", 1},          // no UTF-8
+        {"[[[[]]]]", 3},              // four levels where three are allowed
+        {"]", 0},                     // Python
+        {"{\"a\":[{},[],1.5e-3,-0,true,null,\"\\n\"]}", 38},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const size_t at = pgd_json_where(pgd_str_of(rows[i].text), 3);
+        if (at != rows[i].at) {
+            fail_msg("%s: %zu, not %zu", rows[i].text, at, rows[i].at);
+        }
+    }
+    uint32_t line = 0;
+    uint32_t column = 0;
+    pgd_json_line_at(PGD_STR("{\n \"\xC3\xA9\": x"), 9, &line, &column);
+    assert_int_equal(line, 2);
+    assert_int_equal(column, 7);
+    pgd_json_doc *doc = NULL;
+    assert_int_equal(pgd_json_parse(PGD_STR("{\n\"a\": tru}"), "f", 0, &doc), PGD_INVALID);
+    assert_non_null(strstr(pgd_fail_text(PGD_INVALID), "line 2, column 6"));
+}
+
 static void big_integers(void **state) {
     (void)state;
     double f = 0;
@@ -376,15 +422,11 @@ static void no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(valid_texts),
-        cmocka_unit_test(invalid_texts),
-        cmocka_unit_test(big_integers),
-        cmocka_unit_test(depth),
-        cmocka_unit_test(access_to_values),
-        cmocka_unit_test(float_texts),
-        cmocka_unit_test(floats_come_back),
-        cmocka_unit_test(strings_out),
-        cmocka_unit_test(files),
+        cmocka_unit_test(valid_texts), cmocka_unit_test(invalid_texts),
+        cmocka_unit_test(positions),   cmocka_unit_test(big_integers),
+        cmocka_unit_test(depth),       cmocka_unit_test(access_to_values),
+        cmocka_unit_test(float_texts), cmocka_unit_test(floats_come_back),
+        cmocka_unit_test(strings_out), cmocka_unit_test(files),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,7 +104,7 @@ static void write_log(void *arg, int32_t status, pgd_str line) {
     const int32_t *colour = arg;
     const char *begin = status >= 500 ? "\033[31m" : status >= 400 ? "\033[33m" : "";
     if (*colour && begin[0] != '\0') {
-        fprintf(stderr, "%s%.*s\033[0m", begin, (int)line.len, line.ptr);
+        fprintf(stderr, "%s%.*s\033[0m\n", begin, (int)line.len - 1, line.ptr); // ends with \n
     } else {
         fwrite(line.ptr, 1, line.len, stderr);
     }
@@ -175,6 +175,10 @@ static void say_ready(const pgd_server *s) {
     fprintf(stderr, "pagoda: serving %s on %s, context %d tokens, %d blocks of %d\n",
             pgd_serve_model(s), info.device, info.max_model_len, info.num_blocks, info.block_size);
     fprintf(stderr, "pagoda: %s://%s:%d/v1\n", scheme, host, pgd_serve_port(s));
+    if (!values.no_page) {
+        fprintf(stderr, "pagoda: web page at %s://%s:%d/; Ctrl-C ends the server\n", scheme, host,
+                pgd_serve_port(s));
+    }
 }
 
 // The first signal drains: what runs gets its time. A second one ends it at once.
@@ -182,9 +186,13 @@ static void wait_for_end(pgd_server *s, const sigset_t *signals) {
     int signal_number = 0;
     while (sigwait(signals, &signal_number) != 0) {
     }
-    fprintf(stderr,
-            "pagoda: ending; %d requests run, they have %d s (a second signal ends at once)\n",
-            pgd_serve_open(s), values.shutdown_timeout);
+    const int32_t open = pgd_serve_open(s);
+    if (open > 0) {
+        fprintf(stderr, "pagoda: ending; %d %s %d s to finish (a second signal ends at once)\n",
+                open, open == 1 ? "request has" : "requests have", values.shutdown_timeout);
+    } else {
+        fprintf(stderr, "pagoda: ending\n");
+    }
     pgd_serve_drain(s);
     const uint64_t until =
         pgd_clock_ns() + (uint64_t)values.shutdown_timeout * UINT64_C(1000000000);

@@ -222,9 +222,23 @@ static pgd_status add_usage(const pgd_serve_call *call, pgd_text *out) {
                            call->n_cached);
 }
 
+// The client's request_id behind our prefix, or an id of ours.
+static pgd_status add_id(const pgd_serve_call *call, pgd_text *out) {
+    const pgd_json *given = call->body.values[PGD_API_request_id].json;
+    pgd_text id = {0};
+    if (given == NULL) {
+        return pgd_json_add_str(out, pgd_str_of(call->id));
+    }
+    pgd_status status = pgd_text_format(&id, call->is_chat ? "chatcmpl-" : "cmpl-");
+    status = status == PGD_OK ? pgd_text_add_str(&id, given->str) : status;
+    status = status == PGD_OK ? pgd_json_add_str(out, pgd_text_view(&id)) : status;
+    pgd_text_free(&id);
+    return status;
+}
+
 static pgd_status add_head(const pgd_serve_call *call, const char *object, pgd_text *out) {
     PGD_TRY(pgd_text_format(out, "{\"id\":"));
-    PGD_TRY(pgd_json_add_str(out, pgd_str_of(call->id)));
+    PGD_TRY(add_id(call, out));
     PGD_TRY(pgd_text_format(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object,
                             (long long)call->created_s));
     PGD_TRY(pgd_json_add_str(out, pgd_str_of(call->model)));

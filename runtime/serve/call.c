@@ -253,7 +253,7 @@ static void fail(pgd_serve_call *call) {
         pgd_text_format(&call->out, "\n\n") == PGD_OK) {
         pgd_serve_exchange_send(x, pgd_text_view(&call->out));
     }
-    pgd_serve_answered(call->server, x, call->error.status, call);
+    pgd_serve_answered_error(call->server, x, &call->error, call);
     over(call);
     pgd_serve_exchange_end(x);
 }
@@ -342,7 +342,7 @@ static pgd_status read_delta_record(pgd_serve_call *call, const record *r) {
         p->cached_known = 1;
         call->n_cached += d.n_cached;
     }
-    pgd_serve_observe_delta(call, &d, now);
+    pgd_serve_observe_delta(call, c, &d, now);
     status = status == PGD_OK ? add_echo(p, c) : status;
     status = status == PGD_OK ? pgd_serve_add_delta(call, c, &d) : status;
     status = status == PGD_OK ? add_text(call, c, &d) : status;
@@ -522,21 +522,28 @@ static void name_call(pgd_serve_call *call) {
                    (unsigned long long)b);
 }
 
+int32_t pgd_serve_has_room(pgd_server *s, pgd_api_error *e) {
+    e->retry_after_s = 5;
+    if (s->draining) {
+        return pgd_api_refuse(e, 503, NULL, NULL, "the server is shutting down");
+    }
+    if (s->stuck) {
+        return pgd_api_refuse(e, 503, NULL, "stuck", "the device does not answer");
+    }
+    e->retry_after_s = 0;
+    if (s->waiting < s->o.max_queued_requests) {
+        return 0;
+    }
+    e->retry_after_s = 1;
+    s->metrics.rejected_queue++;
+    return pgd_api_refuse(e, 429, NULL, "queue_full",
+                          "%d requests are waiting, which is the most allowed",
+                          s->o.max_queued_requests);
+}
+
 void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat) {
     pgd_api_error e = {0};
-    if (s->draining) {
-        e.retry_after_s = 5;
-        (void)pgd_api_refuse(&e, 503, NULL, NULL, "the server is shutting down");
-    } else if (s->stuck) {
-        e.retry_after_s = 5;
-        (void)pgd_api_refuse(&e, 503, NULL, "stuck", "the device does not answer");
-    } else if (s->waiting >= s->o.max_queued_requests) {
-        e.retry_after_s = 1;
-        s->metrics.rejected_queue++;
-        (void)pgd_api_refuse(&e, 429, NULL, "queue_full",
-                             "%d requests are waiting, which is the most allowed",
-                             s->o.max_queued_requests);
-    }
+    (void)pgd_serve_has_room(s, &e);
     const int32_t key =
         s->keys != NULL
             ? pgd_serve_keys_find(s->keys, pgd_serve_exchange_header(x, "Authorization"))

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/json.h"
+#include "os/usage.h"
 #include "serve/inner.h"
 
 static const char *name_at(const pgd_server *s, uint32_t i) {
@@ -102,7 +103,13 @@ void pgd_serve_get_load(pgd_server *s, pgd_serve_exchange *x) {
 void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x) {
     pgd_text t = {0};
     pgd_engine_stats stats = {.size = sizeof(stats)};
+    pgd_os_usage usage = {0};
+    const char *handlers[PGD_SERVE_HANDLERS];
     pgd_async_get_stats(s->async, &stats);
+    pgd_os_usage_read(&usage);
+    for (int32_t i = 0; i < PGD_SERVE_HANDLERS; i++) {
+        handlers[i] = pgd_serve_handler_name(i);
+    }
     const pgd_serve_gauges g = {
         .model = pgd_serve_model(s),
         .version = pgd_version(),
@@ -125,6 +132,14 @@ void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x) {
         .limited_steps = stats.n_limited_steps,
         .prefill_limit = stats.prefill_limit,
         .stuck = s->stuck,
+        .max_model_len = s->info.max_model_len,
+        .device_lost = stats.n_device_lost,
+        .device_opened = stats.n_device_opened,
+        .step_retries = stats.n_step_retries,
+        .resident_bytes = usage.rss_bytes,
+        .cpu_seconds = (double)usage.own_ns / 1e9,
+        .start_s = s->created_s,
+        .handlers = handlers,
     };
     const pgd_status status = pgd_serve_metrics_add(&t, &s->metrics, &g);
     if (status != PGD_OK) {

@@ -67,6 +67,8 @@ typedef struct pgd_serve_prompt {
     int32_t done;
     int32_t told; // engine's side: its log probabilities are on their way
     int32_t cached_known;
+    int32_t max_tokens;
+    int32_t reserved0;
     pgd_serve_call *call;
 } pgd_serve_prompt;
 
@@ -91,6 +93,7 @@ typedef struct pgd_serve_choice {
     int32_t begun; // its first chunk is out
     int32_t echoed;
     int32_t reserved0;
+    uint64_t latest_ns; // when its last token was seen, 0 = none yet
 } pgd_serve_choice;
 
 // A request to the model, from the moment its body is there to the last byte of its answer. The
@@ -130,8 +133,7 @@ struct pgd_serve_call {
     int64_t created_s;
     uint64_t start_ns;
     uint64_t first_ns;
-    uint64_t last_ns; // of the last bytes
-    uint64_t last_token_ns;
+    uint64_t last_ns;     // of the last bytes
     uint64_t deadline_ns; // 0 = none
     pgd_text out;         // bytes being put together
     pgd_text reading;     // records taken from `arrived`
@@ -145,11 +147,14 @@ struct pgd_serve_call {
 
 // call.c: a POST to the model. Takes the exchange.
 void pgd_serve_call_begin(pgd_server *s, pgd_serve_exchange *x, int32_t is_chat);
+// 0, or -1 with e: draining, stuck, or as many requests wait as may.
+int32_t pgd_serve_has_room(pgd_server *s, pgd_api_error *e);
 // May end the call.
 void pgd_serve_call_tick(pgd_serve_call *call, uint64_t now);
 pgd_delta_fn pgd_serve_on_delta(void);
 // observe.c: figures; the second: the call waits no longer for its first token.
-void pgd_serve_observe_delta(pgd_serve_call *call, const pgd_delta *d, uint64_t now);
+void pgd_serve_observe_delta(pgd_serve_call *call, pgd_serve_choice *c, const pgd_delta *d,
+                             uint64_t now);
 void pgd_serve_observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t now);
 void pgd_serve_call_uncount(pgd_serve_call *call);
 // server.c: the open calls of a loop.
@@ -175,11 +180,17 @@ pgd_status pgd_serve_add_usage_chunk(pgd_serve_call *call, pgd_text *out) PGD_MU
 pgd_status pgd_serve_add_answer(pgd_serve_call *call, pgd_text *out) PGD_MUST_USE;
 // route.c
 void pgd_serve_route(void *server, pgd_serve_exchange *x);
+// A route's place among PGD_SERVE_HANDLERS, and the path that stands there ("" = no route).
+int32_t pgd_serve_handler_of(const char *path);
+const char *pgd_serve_handler_name(int32_t handler);
 void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_api_error *e);
 void pgd_serve_reply_json(pgd_server *s, pgd_serve_exchange *x, int32_t status, pgd_str body);
 // log.c: counts an answer about to be given and writes its line. call NULL: not one of the model.
 void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t status,
                         const pgd_serve_call *call);
+// The same for an error, of which the line names field and code.
+void pgd_serve_answered_error(pgd_server *s, const pgd_serve_exchange *x, const pgd_api_error *e,
+                              const pgd_serve_call *call);
 // log.c: what was refused before it was a request; and a line about the server itself.
 void pgd_serve_refused(void *server, const pgd_api_error *e, const char *peer);
 void pgd_serve_say(pgd_server *s, const char *event, const char *sentence);

@@ -42,8 +42,17 @@ static const char *method_name(const pgd_serve_exchange *x) {
     return names[pgd_serve_exchange_method(x) & 3];
 }
 
+// What is known of an error without a word of the caller's: names of ours.
+static const char *field_of(const pgd_api_error *e) {
+    return e != NULL ? e->param : "";
+}
+
+static const char *code_of(const pgd_api_error *e) {
+    return e != NULL && e->code != NULL ? e->code : "";
+}
+
 static pgd_status add_text(pgd_text *t, const pgd_serve_exchange *x, int32_t status, double ms,
-                           const pgd_serve_call *call, int32_t made) {
+                           const pgd_serve_call *call, const pgd_api_error *e, int32_t made) {
     char time[96];
     format_time(pgd_clock_unix_ms(), time);
     PGD_TRY(pgd_text_format(t, "%s %d %s %s %.1f ms", time, status, method_name(x),
@@ -52,11 +61,16 @@ static pgd_status add_text(pgd_text *t, const pgd_serve_exchange *x, int32_t sta
         PGD_TRY(pgd_text_format(t, ", %d prompt tokens (%d cached), %d made", call->n_prompt_tokens,
                                 call->n_cached, made));
     }
+    if (field_of(e)[0] != '\0' || code_of(e)[0] != '\0') {
+        PGD_TRY(pgd_text_format(t, ", %s%s%s", field_of(e),
+                                field_of(e)[0] != '\0' && code_of(e)[0] != '\0' ? ": " : "",
+                                code_of(e)));
+    }
     return pgd_text_format(t, ", %s %s\n", pgd_serve_exchange_peer(x), pgd_serve_exchange_id(x));
 }
 
 static pgd_status add_json(pgd_text *t, const pgd_serve_exchange *x, int32_t status, double ms,
-                           const pgd_serve_call *call, int32_t made) {
+                           const pgd_serve_call *call, const pgd_api_error *e, int32_t made) {
     char time[96];
     const pgd_str trace = trace_of(x);
     format_time(pgd_clock_unix_ms(), time);
@@ -68,6 +82,11 @@ static pgd_status add_json(pgd_text *t, const pgd_serve_exchange *x, int32_t sta
     PGD_TRY(pgd_text_format(t, ",\"ms\":%.3f,\"client\":\"%s\",\"request_id\":", ms,
                             pgd_serve_exchange_peer(x)));
     PGD_TRY(pgd_json_add_str(t, pgd_str_of(pgd_serve_exchange_id(x))));
+    if (e != NULL) {
+        PGD_TRY(pgd_text_format(t, ",\"param\":"));
+        PGD_TRY(pgd_json_add_str(t, pgd_str_of(field_of(e))));
+        PGD_TRY(pgd_text_format(t, ",\"code\":\"%s\"", code_of(e)));
+    }
     if (trace.len > 0) {
         PGD_TRY(pgd_text_format(t, ",\"trace_id\":\"%.32s\"", trace.ptr));
     }
@@ -82,11 +101,10 @@ static pgd_status add_json(pgd_text *t, const pgd_serve_exchange *x, int32_t sta
     return pgd_text_add(t, "}\n", 2);
 }
 
-void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t status,
-                        const pgd_serve_call *call) {
-    if (status >= PGD_SERVE_STATUS_MIN && status <= PGD_SERVE_STATUS_MAX) {
-        s->metrics.answered[status - PGD_SERVE_STATUS_MIN]++;
-    }
+static void answered(pgd_server *s, const pgd_serve_exchange *x, int32_t status,
+                     const pgd_serve_call *call, const pgd_api_error *e) {
+    pgd_serve_count(&s->metrics, pgd_serve_handler_of(pgd_serve_exchange_path(x)),
+                    pgd_serve_exchange_method(x), status);
     if (s->o.log == NULL || s->o.no_access_log) {
         return;
     }
@@ -97,12 +115,22 @@ void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t stat
         made += call->choices[i].n_output;
     }
     pgd_text line = {0};
-    const pgd_status added = s->o.log_json ? add_json(&line, x, status, ms, call, made)
-                                           : add_text(&line, x, status, ms, call, made);
+    const pgd_status added = s->o.log_json ? add_json(&line, x, status, ms, call, e, made)
+                                           : add_text(&line, x, status, ms, call, e, made);
     if (added == PGD_OK) {
         s->o.log(s->o.log_arg, status, pgd_text_view(&line));
     }
     pgd_text_free(&line);
+}
+
+void pgd_serve_answered(pgd_server *s, const pgd_serve_exchange *x, int32_t status,
+                        const pgd_serve_call *call) {
+    answered(s, x, status, call, NULL);
+}
+
+void pgd_serve_answered_error(pgd_server *s, const pgd_serve_exchange *x, const pgd_api_error *e,
+                              const pgd_serve_call *call) {
+    answered(s, x, e->status, call, e);
 }
 
 // A line that is about no exchange.
@@ -131,7 +159,7 @@ static void write_event(pgd_server *s, int32_t status, const char *event, const 
 
 void pgd_serve_refused(void *server, const pgd_api_error *e, const char *peer) {
     pgd_server *s = server;
-    s->metrics.answered[e->status - PGD_SERVE_STATUS_MIN]++;
+    pgd_serve_count(&s->metrics, pgd_serve_handler_of(""), PGD_SERVE_OTHER, e->status);
     if (s->o.log != NULL && !s->o.no_access_log) {
         write_event(s, e->status, "refused", e->message, peer);
     }

@@ -1,6 +1,8 @@
 // See metrics.h.
 #include "serve/metrics.h"
 
+#include <stdio.h>
+
 typedef struct histogram_kind {
     const char *name;
     const char *help;
@@ -20,6 +22,20 @@ static const char *const ends[] = {
 #include "serve/metrics.inc"
 #undef FINISHED
 };
+
+static const int32_t statuses[] = {200, 204, 400, 401, 403, 404, 405, 408, 411, 413,
+                                   414, 415, 429, 431, 499, 500, 501, 503, 505};
+
+_Static_assert(sizeof(statuses) / sizeof(statuses[0]) < PGD_SERVE_STATUSES, "one more: others");
+
+void pgd_serve_count(pgd_serve_metrics *m, int32_t handler, int32_t method, int32_t status) {
+    const int32_t n = (int32_t)(sizeof(statuses) / sizeof(statuses[0]));
+    int32_t at = 0;
+    while (at < n && statuses[at] != status) {
+        at++;
+    }
+    atomic_fetch_add_explicit(&m->answered[handler][method][at], 1, memory_order_relaxed);
+}
 
 static int32_t n_buckets(const histogram_kind *k) {
     int32_t n = 0;
@@ -43,23 +59,32 @@ void pgd_serve_observe(pgd_serve_metrics *m, int32_t histogram, double value) {
     }
 }
 
+// As Python's clients write them: "0.5", "1.0", "1e+06".
+static void format_edge(double edge, char out[32]) {
+    const int32_t whole = edge < 1e6 && edge == (double)(int32_t)edge;
+    (void)snprintf(out, 32, whole ? "%.1f" : "%g", edge);
+}
+
+// Buckets of counts (not of seconds) that are beyond `most` are left out.
 static pgd_status add_histogram(pgd_text *t, const pgd_serve_histogram *h, const histogram_kind *k,
-                                const char *labels) {
+                                double most, const char *labels) {
     const int32_t n = n_buckets(k);
     uint64_t total = 0;
+    char edge[32];
     PGD_TRY(pgd_text_format(t, "# HELP vllm:%s %s\n# TYPE vllm:%s histogram\n", k->name, k->help,
                             k->name));
     for (int32_t i = 0; i <= n; i++) {
         total += h->counts[i];
-        if (i < n) {
-            PGD_TRY(pgd_text_format(t, "vllm:%s_bucket{%s,le=\"%g\"} %llu\n", k->name, labels,
-                                    k->buckets[i], (unsigned long long)total));
-        } else {
-            PGD_TRY(pgd_text_format(t, "vllm:%s_bucket{%s,le=\"+Inf\"} %llu\n", k->name, labels,
+        if (i < n && (k->scale > 1 || k->buckets[i] <= most)) {
+            format_edge(k->buckets[i], edge);
+            PGD_TRY(pgd_text_format(t, "vllm:%s_bucket{%s,le=\"%s\"} %llu\n", k->name, labels, edge,
                                     (unsigned long long)total));
         }
     }
-    return pgd_text_format(t, "vllm:%s_sum{%s} %.9g\nvllm:%s_count{%s} %llu\n", k->name, labels,
+    return pgd_text_format(t,
+                           "vllm:%s_bucket{%s,le=\"+Inf\"} %llu\nvllm:%s_sum{%s} %.9g\n"
+                           "vllm:%s_count{%s} %llu\n",
+                           k->name, labels, (unsigned long long)total, k->name, labels,
                            (double)h->sum / k->scale, k->name, labels, (unsigned long long)total);
 }
 
@@ -101,6 +126,12 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
         {"pagoda", "limited_steps_total", "counter", "steps that took as many as that",
          (double)g->limited_steps},
         {"pagoda", "stuck", "gauge", "1: a step takes longer than --watchdog-s allows", g->stuck},
+        {"pagoda", "device_lost_total", "counter", "times the device was lost",
+         (double)g->device_lost},
+        {"pagoda", "device_opened_total", "counter", "times it, or the standby, was opened again",
+         (double)g->device_opened},
+        {"pagoda", "step_retries_total", "counter", "steps that failed and were computed again",
+         (double)g->step_retries},
         {"pagoda", "open_connections", "gauge", "connections of clients", g->connections},
         {"pagoda", "open_exchanges", "gauge", "requests being answered", g->open},
     };
@@ -118,6 +149,38 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
                            g->block_size, g->num_blocks, g->version);
 }
 
+static pgd_status add_answered(pgd_text *t, const pgd_serve_metrics *m, const pgd_serve_gauges *g) {
+    static const char *const methods[PGD_SERVE_METHODS] = {"GET", "POST", "OPTIONS", "OTHER"};
+    const int32_t n = (int32_t)(sizeof(statuses) / sizeof(statuses[0]));
+    PGD_TRY(pgd_text_format(t, "# HELP http_requests_total answers by route, method and status\n"
+                               "# TYPE http_requests_total counter\n"));
+    for (int32_t i = 0; i < PGD_SERVE_HANDLERS * PGD_SERVE_METHODS * PGD_SERVE_STATUSES; i++) {
+        const int32_t at = i % PGD_SERVE_STATUSES;
+        const int32_t method = i / PGD_SERVE_STATUSES % PGD_SERVE_METHODS;
+        const int32_t handler = i / PGD_SERVE_STATUSES / PGD_SERVE_METHODS;
+        const uint64_t count = m->answered[handler][method][at];
+        if (count > 0) {
+            PGD_TRY(pgd_text_format(
+                t, "http_requests_total{handler=\"%s\",method=\"%s\",status=\"%d\"} %llu\n",
+                g->handlers[handler], methods[method], at < n ? statuses[at] : 0,
+                (unsigned long long)count));
+        }
+    }
+    return PGD_OK;
+}
+
+static pgd_status add_process(pgd_text *t, const pgd_serve_gauges *g) {
+    return pgd_text_format(
+        t,
+        "# HELP process_resident_memory_bytes memory of the process\n"
+        "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %llu\n"
+        "# HELP process_cpu_seconds_total processor time of the process\n"
+        "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %.3f\n"
+        "# HELP process_start_time_seconds when the server began, Unix time\n"
+        "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds %lld\n",
+        (unsigned long long)g->resident_bytes, g->cpu_seconds, (long long)g->start_s);
+}
+
 static pgd_status add_server(pgd_text *t, const pgd_serve_metrics *m, const char *labels) {
     PGD_TRY(pgd_text_format(t, "# HELP vllm:request_success_total answers by their end\n"
                                "# TYPE vllm:request_success_total counter\n"));
@@ -130,18 +193,10 @@ static pgd_status add_server(pgd_text *t, const pgd_serve_metrics *m, const char
                             "# TYPE vllm:admission_rejections_total counter\n"
                             "vllm:admission_rejections_total{%s,reason=\"requests\"} %llu\n"
                             "vllm:admission_rejections_total{%s,reason=\"tokens\"} %llu\n"
-                            "vllm:admission_rejections_total{%s,reason=\"key\"} %llu\n"
-                            "# HELP http_requests_total answers by status\n"
-                            "# TYPE http_requests_total counter\n",
+                            "vllm:admission_rejections_total{%s,reason=\"key\"} %llu\n",
                             labels, (unsigned long long)m->rejected_queue, labels,
                             (unsigned long long)m->rejected_tokens, labels,
                             (unsigned long long)m->rejected_keys));
-    for (int32_t i = 0; i <= PGD_SERVE_STATUS_MAX - PGD_SERVE_STATUS_MIN; i++) {
-        if (m->answered[i] > 0) {
-            PGD_TRY(pgd_text_format(t, "http_requests_total{status=\"%d\"} %llu\n",
-                                    i + PGD_SERVE_STATUS_MIN, (unsigned long long)m->answered[i]));
-        }
-    }
     PGD_TRY(add_value(t, "pagoda", "unknown_fields_total", "counter", "request fields nobody knows",
                       labels, (double)m->unknown_fields));
     PGD_TRY(add_value(t, "pagoda", "clients_left_total", "counter",
@@ -166,9 +221,12 @@ pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
     status = status == PGD_OK ? pgd_text_format(&labels, "\",engine=\"0\"") : status;
     status = status == PGD_OK ? add_engine(t, g, labels.ptr) : status;
     for (int32_t i = 0; i < PGD_SERVE_HISTOGRAMS && status == PGD_OK; i++) {
-        status = add_histogram(t, &m->histograms[i], &kinds[i], labels.ptr);
+        status =
+            add_histogram(t, &m->histograms[i], &kinds[i], (double)g->max_model_len, labels.ptr);
     }
     status = status == PGD_OK ? add_server(t, m, labels.ptr) : status;
+    status = status == PGD_OK ? add_answered(t, m, g) : status;
+    status = status == PGD_OK ? add_process(t, g) : status;
     pgd_text_free(&labels);
     return status;
 }

@@ -23,7 +23,8 @@ enum {
     PGD_SERVE_ENDS
 };
 
-enum { PGD_SERVE_STATUS_MIN = 100, PGD_SERVE_STATUS_MAX = 599 };
+// Answers are counted by route (of route.c; the last: none of them), method and status.
+enum { PGD_SERVE_HANDLERS = 24, PGD_SERVE_METHODS = 4, PGD_SERVE_STATUSES = 24 };
 
 typedef struct pgd_serve_histogram {
     _Atomic uint64_t counts[PGD_SERVE_MAX_BUCKETS + 1]; // the last: above all buckets
@@ -33,7 +34,7 @@ typedef struct pgd_serve_histogram {
 typedef struct pgd_serve_metrics {
     pgd_serve_histogram histograms[PGD_SERVE_HISTOGRAMS];
     _Atomic uint64_t ended[PGD_SERVE_ENDS];
-    _Atomic uint64_t answered[PGD_SERVE_STATUS_MAX - PGD_SERVE_STATUS_MIN + 1];
+    _Atomic uint64_t answered[PGD_SERVE_HANDLERS][PGD_SERVE_METHODS][PGD_SERVE_STATUSES];
     _Atomic uint64_t rejected_queue;
     _Atomic uint64_t rejected_tokens;
     _Atomic uint64_t unknown_fields;
@@ -67,10 +68,21 @@ typedef struct pgd_serve_gauges {
     uint64_t limited_steps;
     int32_t prefill_limit;
     int32_t stuck; // 1: the step under way has taken longer than the watchdog allows
+    int32_t max_model_len;
+    int32_t reserved0;
+    uint64_t device_lost;
+    uint64_t device_opened;
+    uint64_t step_retries;
+    uint64_t resident_bytes; // of the process
+    double cpu_seconds;
+    int64_t start_s;             // of Unix time
+    const char *const *handlers; // [PGD_SERVE_HANDLERS] paths; "" = none of them
 } pgd_serve_gauges;
 
 // [any] value in the unit of the name (seconds, tokens).
 void pgd_serve_observe(pgd_serve_metrics *m, int32_t histogram, double value);
+// [any] Counts an answer. handler and method: as in `answered`.
+void pgd_serve_count(pgd_serve_metrics *m, int32_t handler, int32_t method, int32_t status);
 // [any] Appends the text of /metrics. Source: Prometheus text format 0.0.4.
 pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
                                  const pgd_serve_gauges *g) PGD_MUST_USE;

@@ -11,7 +11,9 @@ void pgd_serve_call_uncount(pgd_serve_call *call) {
     }
 }
 
-void pgd_serve_observe_delta(pgd_serve_call *call, const pgd_delta *d, uint64_t now) {
+// Each answer is a request of its own in these figures, as with vLLM.
+void pgd_serve_observe_delta(pgd_serve_call *call, pgd_serve_choice *c, const pgd_delta *d,
+                             uint64_t now) {
     pgd_serve_metrics *m = &call->server->metrics;
     if (d->n_ids == 0) {
         return;
@@ -19,18 +21,21 @@ void pgd_serve_observe_delta(pgd_serve_call *call, const pgd_delta *d, uint64_t 
     if (call->first_ns == 0) {
         call->first_ns = now;
         pgd_serve_call_uncount(call);
+    }
+    if (c->latest_ns == 0) {
         pgd_serve_observe(m, PGD_SERVE_H_time_to_first_token_seconds,
                           (double)(now - call->start_ns) / 1e9);
     } else {
         pgd_serve_observe(m, PGD_SERVE_H_inter_token_latency_seconds,
-                          (double)(now - call->last_token_ns) / 1e9 / d->n_ids);
+                          (double)(now - c->latest_ns) / 1e9 / d->n_ids);
     }
-    call->last_token_ns = now;
+    c->latest_ns = now;
 }
 
 void pgd_serve_observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t now) {
     pgd_serve_metrics *m = &call->server->metrics;
     int32_t made = 0;
+    int32_t most = 0;
     for (int32_t i = 0; i < call->n; i++) {
         pgd_serve_choice *c = &call->choices[p->index * call->n + i];
         const char *reason = c->finish_reason != NULL ? c->finish_reason : "error";
@@ -41,6 +46,7 @@ void pgd_serve_observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t n
                                                             : PGD_SERVE_END_error;
         m->ended[end]++;
         made += c->n_output;
+        most = c->n_output > most ? c->n_output : most;
         pgd_serve_observe(m, PGD_SERVE_H_request_generation_tokens, c->n_output);
     }
     pgd_output o = {.size = sizeof(o)};
@@ -48,6 +54,9 @@ void pgd_serve_observe_end(pgd_serve_call *call, pgd_serve_prompt *p, uint64_t n
     const double total = (double)(now - call->start_ns) / 1e9;
     pgd_serve_observe(m, PGD_SERVE_H_e2e_request_latency_seconds, total);
     pgd_serve_observe(m, PGD_SERVE_H_request_prompt_tokens, (double)p->ids.n);
+    pgd_serve_observe(m, PGD_SERVE_H_request_max_num_generation_tokens, most);
+    pgd_serve_observe(m, PGD_SERVE_H_request_params_n, call->n);
+    pgd_serve_observe(m, PGD_SERVE_H_request_params_max_tokens, p->max_tokens);
     if (o.first_ns == 0 || o.first_ns < o.queued_ns) {
         return;
     }

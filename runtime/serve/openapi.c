@@ -31,8 +31,9 @@ static pgd_status add_type(pgd_text *t, const pgd_api_field *f) {
     case PGD_API_TYPE_STRS:
         return pgd_text_format(
             t,
-            "\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\","
-            "\"items\":{\"type\":\"string\",\"minLength\":1},\"maxItems\":%.0f},"
+            "\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},{\"type\":"
+            "\"array\","
+            "\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},\"maxItems\":%.0f},"
             "{\"type\":\"null\"}]",
             f->high);
     case PGD_API_TYPE_IDS:
@@ -115,6 +116,7 @@ static const char answers[] = "\"400\":{\"$ref\":\"#/components/responses/Error\
                               "\"401\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"403\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"404\":{\"$ref\":\"#/components/responses/Error\"},"
+                              "\"408\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"413\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"415\":{\"$ref\":\"#/components/responses/Error\"},"
                               "\"429\":{\"$ref\":\"#/components/responses/Error\"},"

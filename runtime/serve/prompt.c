@@ -163,6 +163,11 @@ static pgd_status add_rest(pgd_serve_call *call, pgd_text *out) {
             PGD_TRY(pgd_json_add(out, v));
         }
     }
+    const pgd_json *effort = value_of(call, PGD_API_reasoning_effort);
+    if (effort != NULL) {
+        PGD_TRY(pgd_text_format(out, ",\"reasoning_effort\":"));
+        PGD_TRY(pgd_json_add(out, effort));
+    }
     for (uint32_t i = 0; more != NULL && i < more->n; i++) {
         PGD_TRY(pgd_text_add(out, ",", 1));
         PGD_TRY(pgd_json_add_str(out, more->keys[i]));
@@ -227,6 +232,22 @@ static int32_t encode(pgd_serve_call *call, pgd_str text, int32_t add_special, p
                : pgd_api_refuse_status(&call->error, status, call->is_chat ? "messages" : "prompt");
 }
 
+// Further variables cannot stand in for what the server itself tells the template
+// (CVE-2025-61620).
+static int32_t check_kwargs(pgd_serve_call *call) {
+    static const char *const ours[] = {
+        "messages",  "tools",     "documents",     "add_generation_prompt",
+        "bos_token", "eos_token", "chat_template", "tokenize"};
+    const pgd_json *more = value_of(call, PGD_API_chat_template_kwargs);
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+        if (more != NULL && pgd_json_get(more, ours[i]) != NULL) {
+            return pgd_api_refuse(&call->error, 400, "chat_template_kwargs", NULL,
+                                  "chat_template_kwargs: \"%s\" is the server's", ours[i]);
+        }
+    }
+    return 0;
+}
+
 static int32_t chat_prompt(pgd_serve_call *call) {
     const pgd_json *messages = value_of(call, PGD_API_messages);
     pgd_text text = {0};
@@ -238,7 +259,8 @@ static int32_t chat_prompt(pgd_serve_call *call) {
         return pgd_api_refuse(&call->error, 400, "messages", NULL,
                               "this model has no chat template; /v1/completions is allowed");
     }
-    int32_t result = render(call, messages, &text);
+    int32_t result = check_kwargs(call);
+    result = result == 0 ? render(call, messages, &text) : result;
     if (result == 0) {
         result = encode(call, pgd_text_view(&text),
                         (int32_t)pgd_api_int(&call->body, PGD_API_add_special_tokens, 0),
@@ -326,9 +348,10 @@ static int32_t check_length(pgd_serve_call *call, pgd_serve_prompt *p) {
     if ((int64_t)p->ids.n > most) {
         return pgd_api_refuse(&call->error, 400, call->is_chat ? "messages" : "prompt",
                               "context_length_exceeded",
-                              "the prompt has %zu tokens; this model takes at most %lld and one "
-                              "for the answer",
-                              p->ids.n, (long long)most);
+                              // Clients know this error by its first words.
+                              "this model's maximum context length is %lld tokens; the prompt "
+                              "has %zu, and the answer needs at least one",
+                              (long long)most + 1, p->ids.n);
     }
     call->n_prompt_tokens += (int32_t)p->ids.n;
     return 0;

@@ -10,6 +10,8 @@
 
 #define JSON_TYPE "application/json"
 
+static const char one_model[] = "/v1/models/";
+
 typedef struct route {
     const char *path;
     int32_t method; // PGD_SERVE_GET or PGD_SERVE_POST
@@ -37,7 +39,8 @@ void pgd_serve_reply_error(pgd_server *s, pgd_serve_exchange *x, const pgd_api_e
     if (pgd_api_error_add(&t, e) != PGD_OK) {
         pgd_text_free(&t);
     }
-    pgd_serve_reply_json(s, x, e->status, pgd_text_view(&t));
+    pgd_serve_answered_error(s, x, e, NULL);
+    pgd_serve_exchange_reply(x, e->status, JSON_TYPE, pgd_text_view(&t));
     pgd_text_free(&t);
 }
 
@@ -94,10 +97,29 @@ static const route routes[] = {
     {"/openapi.json", PGD_SERVE_GET, 0, get_openapi},
 };
 
+_Static_assert(sizeof(routes) / sizeof(routes[0]) < PGD_SERVE_HANDLERS - 2, "two more: see below");
+
+// Behind the routes: one model by its name, and whatever else is asked for.
+int32_t pgd_serve_handler_of(const char *path) {
+    const int32_t n = (int32_t)(sizeof(routes) / sizeof(routes[0]));
+    int32_t at = 0;
+    while (at < n && strcmp(path, routes[at].path) != 0) {
+        at++;
+    }
+    return at < n ? at : strncmp(path, one_model, sizeof(one_model) - 1) == 0 ? n : n + 1;
+}
+
+const char *pgd_serve_handler_name(int32_t handler) {
+    const int32_t n = (int32_t)(sizeof(routes) / sizeof(routes[0]));
+    return handler < n ? routes[handler].path : handler == n ? "/v1/models/{id}" : "";
+}
+
 // ---- checks before any route -------------------------------------------------------------------
 
+// An address: "127.evil.example" is a name that anybody may have.
 static int32_t is_loopback(const char *host) {
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
+    return evutil_ascii_strcasecmp(host, "localhost") == 0 ||
+           (strncmp(host, "127.", 4) == 0 && host[strspn(host, "0123456789.")] == '\0') ||
            strcmp(host, "::1") == 0 || strcmp(host, "[::1]") == 0;
 }
 
@@ -129,6 +151,21 @@ static int32_t allows_origin(const pgd_server *s, const char *origin) {
         }
     }
     return 0;
+}
+
+// A page of another site may send a POST without being able to read the answer; here it would make
+// this machine work for it. A page of ours has the Host in its Origin.
+static int32_t check_origin(const pgd_server *s, pgd_serve_exchange *x, pgd_api_error *e) {
+    const char *origin = pgd_serve_exchange_header(x, "Origin");
+    const char *host = pgd_serve_exchange_header(x, "Host");
+    const char *authority = origin != NULL ? strstr(origin, "://") : NULL;
+    if (origin == NULL || !is_loopback(s->o.host) ||
+        pgd_serve_exchange_method(x) != PGD_SERVE_POST || allows_origin(s, origin) ||
+        (host != NULL && authority != NULL && evutil_ascii_strcasecmp(authority + 3, host) == 0)) {
+        return 0;
+    }
+    return pgd_api_refuse(e, 403, NULL, NULL,
+                          "the Origin header names another site; --allowed-origin lets one in");
 }
 
 static void add_cors(const pgd_server *s, pgd_serve_exchange *x) {
@@ -223,7 +260,6 @@ static const route *find_route(const char *path, int32_t method, int32_t *known)
 }
 
 static void dispatch(pgd_server *s, pgd_serve_exchange *x, pgd_api_error *e) {
-    static const char one_model[] = "/v1/models/";
     const char *path = pgd_serve_exchange_path(x);
     const int32_t method = pgd_serve_exchange_method(x);
     int32_t known = 0;
@@ -261,7 +297,7 @@ void pgd_serve_route(void *server, pgd_serve_exchange *x) {
     pgd_api_error e = {0};
     add_request_id(s, x);
     add_cors(s, x);
-    if (check_host(s, x, &e) != 0) {
+    if (check_host(s, x, &e) != 0 || check_origin(s, x, &e) != 0) {
         pgd_serve_reply_error(s, x, &e);
         return;
     }

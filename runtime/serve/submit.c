@@ -49,6 +49,7 @@ static int32_t submit_all(pgd_serve_call *call, pgd_request_desc *d) {
         d->ids = p->ids.ids;
         d->n_ids = (int32_t)p->ids.n;
         d->max_tokens = max_tokens_of(call, p);
+        p->max_tokens = d->max_tokens;
         d->on_delta = pgd_serve_on_delta();
         d->arg = p;
         call->n_running++;

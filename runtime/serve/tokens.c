@@ -1,8 +1,23 @@
-// /tokenize, /detokenize, /tokenizer_info. Answered by the loop: what they cost is bounded by the
-// size of a body.
+// /tokenize, /detokenize, /tokenizer_info. The first two are work for a text worker: a template or
+// a long text must not hold an event loop (CVE-2025-62426).
+//
+//   loop begin -> worker run_job -> loop on_done: answers, or frees only when the client has left
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "serve/inner.h"
+
+typedef struct tokens_job {
+    pgd_server *server;
+    pgd_serve_exchange *x; // NULL: the client has left; the loop's
+    pgd_serve_loop *loop;
+    pgd_status (*fn)(pgd_server *s, pgd_str body, pgd_text *t, pgd_api_error *e);
+    pgd_serve_note note;
+    pgd_serve_job job;
+    pgd_text body;
+    pgd_text out;
+    pgd_api_error error;
+} tokens_job;
 
 static void finish(pgd_server *s, pgd_serve_exchange *x, pgd_status status, pgd_text *t,
                    pgd_api_error *e) {
@@ -59,14 +74,7 @@ static pgd_status tokenize(pgd_server *s, pgd_str body, pgd_text *t, pgd_api_err
     return status;
 }
 
-void pgd_serve_post_tokenize(pgd_server *s, pgd_serve_exchange *x) {
-    pgd_text t = {0};
-    pgd_api_error e = {0};
-    const pgd_status status = tokenize(s, pgd_serve_exchange_body(x), &t, &e);
-    finish(s, x, status, &t, &e);
-}
-
-static pgd_status detokenize(pgd_server *s, const pgd_json *list, pgd_text *t, pgd_api_error *e) {
+static pgd_status decode_list(pgd_server *s, const pgd_json *list, pgd_text *t, pgd_api_error *e) {
     pgd_text_ids ids = {0};
     pgd_text text = {0};
     pgd_status status = PGD_OK;
@@ -95,17 +103,82 @@ static pgd_status detokenize(pgd_server *s, const pgd_json *list, pgd_text *t, p
     return status;
 }
 
-void pgd_serve_post_detokenize(pgd_server *s, pgd_serve_exchange *x) {
-    pgd_text t = {0};
-    pgd_api_error e = {0};
+static pgd_status detokenize(pgd_server *s, pgd_str body, pgd_text *t, pgd_api_error *e) {
     pgd_json_doc *doc = NULL;
-    pgd_status status = pgd_json_parse(pgd_serve_exchange_body(x), "the body", 64, &doc);
-    if (status == PGD_OK) {
-        status = detokenize(s, pgd_json_get(pgd_json_root(doc), "tokens"), &t, &e);
-    }
+    PGD_TRY(pgd_json_parse(body, "the body", 64, &doc));
+    const pgd_status status = decode_list(s, pgd_json_get(pgd_json_root(doc), "tokens"), t, e);
     pgd_json_free(doc);
-    finish(s, x, status, &t, &e);
+    return status;
 }
+
+// ---- the job -----------------------------------------------------------------------------------
+
+static void free_job(tokens_job *j) {
+    pgd_text_free(&j->body);
+    pgd_text_free(&j->out);
+    pgd_mem_free(j);
+}
+
+static void on_done(void *arg) {
+    tokens_job *j = arg;
+    j->server->waiting--;
+    if (j->x != NULL) {
+        finish(j->server, j->x, PGD_OK, &j->out, &j->error);
+    }
+    free_job(j);
+}
+
+static void on_left(void *arg) {
+    tokens_job *j = arg;
+    j->server->metrics.clients_left++;
+    pgd_serve_answered(j->server, j->x, 499, NULL);
+    j->x = NULL;
+}
+
+static void run_job(void *arg) {
+    tokens_job *j = arg;
+    const pgd_status status = j->fn(j->server, pgd_text_view(&j->body), &j->out, &j->error);
+    if (status != PGD_OK && j->error.status == 0) {
+        (void)pgd_api_refuse_status(&j->error, status, NULL);
+    }
+    pgd_serve_loop_post(j->loop, &j->note);
+}
+
+static void begin(pgd_server *s, pgd_serve_exchange *x,
+                  pgd_status (*fn)(pgd_server *s, pgd_str body, pgd_text *t, pgd_api_error *e)) {
+    pgd_api_error e = {0};
+    tokens_job *j = NULL;
+    if (pgd_serve_has_room(s, &e) == 0) {
+        j = pgd_mem_alloc(1, sizeof(*j));
+        if (j == NULL || pgd_text_add_str(&j->body, pgd_serve_exchange_body(x)) != PGD_OK) {
+            (void)pgd_api_refuse_status(&e, PGD_OUT_OF_MEMORY, NULL);
+        }
+    }
+    if (e.status != 0) {
+        pgd_mem_free(j);
+        pgd_serve_reply_error(s, x, &e);
+        return;
+    }
+    j->server = s;
+    j->x = x;
+    j->fn = fn;
+    j->loop = pgd_serve_exchange_loop(x);
+    j->note = (pgd_serve_note){.fn = on_done, .arg = j};
+    j->job = (pgd_serve_job){.fn = run_job, .arg = j};
+    s->waiting++;
+    pgd_serve_exchange_keep(x, on_left, j);
+    pgd_serve_workers_add(s->workers, &j->job);
+}
+
+void pgd_serve_post_tokenize(pgd_server *s, pgd_serve_exchange *x) {
+    begin(s, x, tokenize);
+}
+
+void pgd_serve_post_detokenize(pgd_server *s, pgd_serve_exchange *x) {
+    begin(s, x, detokenize);
+}
+
+// ---- the tokenizer -----------------------------------------------------------------------------
 
 static pgd_status add_special(const pgd_server *s, const char *name, int32_t id, pgd_text *t) {
     PGD_TRY(pgd_text_format(t, ",\"%s\":", name));

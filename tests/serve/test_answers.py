@@ -248,7 +248,8 @@ def test_metrics_count(server):
             assert line.split()[2] not in seen
             seen.add(line.split()[2])
         elif not line.startswith("#"):
-            assert line.split("{")[0].removesuffix("_bucket").removesuffix("_sum").removesuffix(
+            name = line.split("{")[0].split(" ")[0]
+            assert name.removesuffix("_bucket").removesuffix("_sum").removesuffix(
                 "_count") in seen, line
             float(line.rsplit(" ", 1)[1])
     buckets = [line for line in text.splitlines()

@@ -1,8 +1,6 @@
-"""Other clients. Request patterns of lm-eval, guidellm and `vllm bench serve`, written out here;
-schemathesis against /openapi.json; and langchain-openai and litellm where they are installed (they
-want an older openai package and a minute to install, so they are not in tests/requirements.txt).
+"""Other clients. Request patterns of lm-eval, guidellm and `vllm bench serve`, written out here,
+and schemathesis against /openapi.json. langchain-openai and litellm: test_packages.py.
 """
-import importlib.util
 import json
 import pathlib
 import subprocess
@@ -97,34 +95,3 @@ def test_schemathesis(start, tmp_path):
     assert run.returncode == 0, run.stdout[-3000:]
     assert "13 selected / 13 total" in run.stdout
     assert s.request("/livez")[0] == 200
-
-
-@pytest.mark.skipif(importlib.util.find_spec("langchain_openai") is None, reason="by option")
-def test_langchain(server):
-    from langchain_openai import ChatOpenAI, OpenAI  # pylint: disable=import-outside-toplevel
-
-    chat = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="nano", temperature=0,
-                      stream_usage=True)
-    assert chat.invoke("What is the capital of France?").content == (
-        "The capital of France is Paris.")
-    chunks = list(chat.stream("What is the capital of France?"))
-    assert "".join(c.content for c in chunks) == "The capital of France is Paris."
-    assert any(c.usage_metadata for c in chunks)
-    assert OpenAI(base_url=server.url + "/v1", api_key="none", model="nano", temperature=0,
-                  max_tokens=4).invoke("Once upon a time")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason="by option")
-def test_litellm(server):
-    import litellm  # pylint: disable=import-outside-toplevel
-
-    more = {"model": "hosted_vllm/nano", "api_base": server.url + "/v1", "temperature": 0,
-            "messages": [{"role": "user", "content": "What is the capital of France?"}]}
-    a = litellm.completion(**more)
-    assert a.choices[0].message.content == "The capital of France is Paris."
-    assert a.usage.total_tokens > 0
-    chunks = list(litellm.completion(stream=True, **more))
-    text = "".join(c.choices[0].delta.content or "" for c in chunks)
-    assert text == "The capital of France is Paris."
-    with pytest.raises(litellm.NotFoundError):
-        litellm.completion(**{**more, "model": "hosted_vllm/other"})

@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from test_life import LONG, send
+
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -56,6 +58,37 @@ def test_chat_and_engine(browser, server, shots, scheme, size):
     page.click("#toggle-settings")
     page.screenshot(path=shots / f"settings-{scheme}.png")
     assert page.problems == []
+
+
+def test_engine_at_work(browser, start, shots):
+    """The live view while eight streams run."""
+    s = start("--device", "null{step_us=20000}", "--max-num-seqs", "6", "--num-blocks", "500")
+    open_ones = [send(s, {**LONG, "prompt": [5] * 100, "stream": True}) for _ in range(8)]
+    page = open_page(browser, s)
+    page.click("#toggle-engine")
+    page.wait_for_selector("#figures dt:has-text('Running') + dd:has-text('6')")
+    page.wait_for_timeout(4500)
+    figures = {k: page.inner_text(f"#figures dt:text-is('{k}') + dd")
+               for k in ("Running", "Waiting", "Tokens a second", "KV blocks")}
+    page.screenshot(path=shots / "engine-busy.png")
+    assert (figures["Running"], figures["Waiting"]) == ("6", "2")
+    assert 20 < int(figures["Tokens a second"]) <= 310  # 6 answers, at most 50 steps a second
+    assert 5 < float(figures["KV blocks"].split()[0]) < 30
+    painted = page.evaluate("""() => ["blocks", "rate", "timeline", "steps"].map((id) => {
+      const c = document.getElementById(id);
+      const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+      const a = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+      const want = [1, 3, 5].map((i) => parseInt(a.slice(i, i + 2), 16));
+      let n = 0;
+      for (let i = 0; i < d.length; i += 4) {
+        n += want.every((v, k) => Math.abs(d[i + k] - v) < 40) && d[i + 3] > 100 ? 1 : 0;
+      }
+      return n;
+    })""")
+    assert min(painted) > 20, painted  # drawn in the colour of what is going on
+    assert page.problems == []
+    for one in open_ones:
+        one.close()
 
 
 def test_edit_retry_and_settings(browser, server):

@@ -285,9 +285,16 @@ function drawLines(id, series) {
       });
       pen.stroke();
     });
-    pen.fillStyle = colour("soft");
     pen.font = "11px system-ui, sans-serif";
+    pen.fillStyle = colour("soft");
     pen.fillText(`${Math.round(top)}`, 4, 12);
+    let right = width - 4;
+    pen.textAlign = "right";
+    series.filter((s) => s.name).forEach((s) => {
+      pen.fillStyle = colour(s.colour);
+      pen.fillText(s.name, right, 12);
+      right -= pen.measureText(s.name).width + 12;
+    });
   });
 }
 
@@ -305,8 +312,12 @@ async function sample() {
   const now = performance.now();
   const before = state.samples.at(-1);
   const made = m["vllm:generation_tokens_total"];
+  const steps = m["pagoda:steps_total"];
   const one = {
-    now, made, running: m["vllm:num_requests_running"], waiting: m["vllm:num_requests_waiting"],
+    now, made, steps,
+    stepRate: before ? Math.max(0, (steps - before.steps) / (now - before.now) * 1000) : 0,
+    batch: before && steps > before.steps ? (made - before.made) / (steps - before.steps) : 0,
+    running: m["vllm:num_requests_running"], waiting: m["vllm:num_requests_waiting"],
     rate: before ? Math.max(0, (made - before.made) / (now - before.now) * 1000) : 0,
   };
   state.samples.push(one);
@@ -317,14 +328,17 @@ async function sample() {
     "Tokens made": made, "Prompt tokens": m["vllm:prompt_tokens_total"],
     "KV blocks": `${percent(m["vllm:kv_cache_usage_perc"])} of ${m.blocks}`,
     "Prefix cache hits": asked ? percent(m["vllm:prefix_cache_hits_total"] / asked) : "–",
-    "Preemptions": m["vllm:num_preemptions_total"], "Steps": m["pagoda:steps_total"],
+    "Preemptions": m["vllm:num_preemptions_total"], "Steps": steps,
   };
   byId("figures").replaceChildren(...Object.entries(rows).flatMap(([name, value]) =>
     [element("dt", {textContent: name}), element("dd", {textContent: value})]));
   drawBlocks(m["vllm:kv_cache_usage_perc"]);
   drawLines("rate", [{colour: "accent", values: state.samples.map((s) => s.rate)}]);
-  drawLines("timeline", [{colour: "accent", values: state.samples.map((s) => s.running)},
-    {colour: "soft", values: state.samples.map((s) => s.waiting)}]);
+  const of = (name) => state.samples.map((s) => s[name]);
+  drawLines("timeline", [{colour: "accent", name: "running", values: of("running")},
+    {colour: "soft", name: "waiting", values: of("waiting")}]);
+  drawLines("steps", [{colour: "accent", name: "steps a second", values: of("stepRate")},
+    {colour: "soft", name: "tokens a step", values: of("batch")}]);
 }
 
 // ---- panels ------------------------------------------------------------------------------------
