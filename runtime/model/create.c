@@ -65,13 +65,18 @@ static void settle(const pgd_model *m, pgd_queue *q, pgd_status failure) {
     }
 }
 
-// Copies host bytes to the start of a buffer and waits for it.
+// Copies host bytes to the start of a buffer and waits for it, also behind a failure: the caller
+// frees them.
 static pgd_status send(const pgd_model *m, pgd_queue *q, pgd_buffer *to, const void *from,
                        uint64_t bytes) {
     const pgd_copy copy = {
         .dst = to, .src_offset = (uint64_t)(uintptr_t)from, .bytes = bytes, .rows = 1};
     PGD_TRY(m->d->queue->copy(m->d, q, &copy, 1));
-    return pgd_model_wait(m, q);
+    const pgd_status status = pgd_model_wait(m, q);
+    if (status != PGD_OK) {
+        settle(m, q, status);
+    }
+    return status;
 }
 
 static pgd_status prepare_weight(pgd_model *m, pgd_queue *q, const pgd_load_matrix *matrix,
