@@ -150,12 +150,19 @@ bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w) {
     return check_parts(c, w);
 }
 
-uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows) {
-    const uint64_t row = cpu_is_quantized(w) ? (uint64_t)cpu_int8_ld(w->k) * sizeof(pgd_cpu_int8)
-                         : w->act_dtype == PGD_BF16 ? 4 * (uint64_t)cpu_round_ld(w->k)
-                                                    : 0;
+bool cpu_is_dot_form(const pgd_cpu_kernels *k, const pgd_weight_desc *w, const pgd_tensor *x) {
+    return x->dtype == PGD_BF16 && k->dot_bytes == (int64_t)sizeof(uint16_t) && w->k % 2 == 0;
+}
+
+uint64_t cpu_round_bytes(const pgd_cpu_kernels *k, const pgd_weight_desc *w, const pgd_tensor *x) {
+    uint64_t row = 0;
     uint64_t bytes = 0;
-    if (__builtin_mul_overflow((uint64_t)rows, row, &bytes)) {
+    if (cpu_is_quantized(w)) {
+        row = (uint64_t)cpu_int8_ld(w->k) * sizeof(pgd_cpu_int8);
+    } else if (w->act_dtype == PGD_BF16 && !cpu_is_dot_form(k, w, x)) {
+        row = (uint64_t)k->dot_bytes * (uint64_t)cpu_round_ld(w->k);
+    }
+    if (x->shape[0] < 0 || __builtin_mul_overflow((uint64_t)x->shape[0], row, &bytes)) {
         return 0;
     }
     return bytes;
@@ -258,9 +265,16 @@ static bool check_rope(cpu_check *c, const void *args, const pgd_weight_desc *w,
     return check_turn(c, &a->q, &a->k, &a->table, a->style, a->rot_dim, a->sections);
 }
 
+// f32, or bf16 when it may be.
+static int32_t dtype_of(const pgd_tensor *t, bool bf16) {
+    return bf16 && t->dtype == PGD_BF16 ? PGD_BF16 : PGD_F32;
+}
+
+// x that is rounded to bf16 anyway may lie in bf16.
 static bool check_product(cpu_check *c, const pgd_weight_desc *w, const pgd_tensor *x,
                           const pgd_tensor *y, const pgd_tensor *bias) {
-    return cpu_check_weight(c, w) && want(c, "x", x, PGD_F32, 2, w->k, ANY) &&
+    return cpu_check_weight(c, w) &&
+           want(c, "x", x, dtype_of(x, w->act_dtype == PGD_BF16), 2, w->k, ANY) &&
            want(c, "y", y, PGD_F32, 2, w->n, ANY) &&
            (bias == NULL || bias->rank == 0 || want_vector(c, "bias", bias, w->n));
 }
@@ -444,7 +458,7 @@ static bool check_gate_up(cpu_check *c, const void *args, const pgd_weight_desc 
     }
     return want_absent(c, "x_scale", &a->x_scale) && want_act(c, a->act) &&
            check_product(c, w, x, &a->tmp, &a->bias) &&
-           want(c, "out", &a->out, PGD_F32, 2, w->n / 2, ANY);
+           want(c, "out", &a->out, dtype_of(&a->out, true), 2, w->n / 2, ANY);
 }
 
 static bool check_head_sample(cpu_check *c, const void *args, const pgd_weight_desc *w,
