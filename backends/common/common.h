@@ -1,7 +1,7 @@
-// What every backend of this tree asks before it works, written once: do the shapes of an op fit, the
-// description of a weight, a cache, an image of its blocks, a copy. Where backends differ stands in
-// their rules. Nothing here knows a device, holds memory or fails by itself: an answer is a code and
-// a sentence, and the caller says whose it is.
+// What every backend of this tree asks before it works, written once: do the shapes of an op fit,
+// the description of a weight, a cache, an image of its blocks, a copy. Where backends differ
+// stands in their rules. Nothing here knows a device, holds memory or fails by itself: an answer is
+// a code and a sentence, and the caller says whose it is.
 //
 // The functions are hidden in each plugin. They may be called from any thread.
 #ifndef PGD_BACKENDS_COMMON_COMMON_H

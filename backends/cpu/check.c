@@ -1,8 +1,8 @@
 // What this backend takes: its rules for the checks that backends share.
 #include "cpu.h"
 
-// x of products with quantized weights becomes int8, whatever is asked for; with bf16 weights it may
-// be rounded to bf16.
+// x of products with quantized weights becomes int8, whatever is asked for; with bf16 weights it
+// may be rounded to bf16.
 static bool rounding(common_check *c, const pgd_weight_desc *w) {
     const bool quantized = cpu_is_quantized(w);
     if (w->act_dtype == 0 || (quantized && w->act_dtype == PGD_I8) ||

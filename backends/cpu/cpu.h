@@ -205,7 +205,7 @@ enum {
 bool cpu_attn_room_make(const pgd_host *host, pgd_kv *kv);
 void cpu_attn_room_free(const pgd_host *host, pgd_kv *kv);
 
-// ---- check.c, view.c: what is taken, and addresses -------------------------------------------------------------
+// ---- check.c, view.c: what is taken, and addresses ----------------------------------------------
 
 enum { CPU_HEAD_MOST = 4096 }; // dims
 extern const common_rules cpu_rules;

@@ -129,7 +129,7 @@ pgd_status gpu_copy_now(const pgd_device *d, pgd_queue *q, const pgd_copy *list,
 pgd_status gpu_fill_now(const pgd_device *d, pgd_queue *q, const pgd_range *range,
                         uint32_t pattern) PGD_MUST_USE;
 
-// ---- check.c, weight.c ---------------------------------------------------------------------------
+// ---- check.c, weight.c -------------------------------------------------------------------------
 
 extern const common_rules gpu_rules;
 // Layout of a weight by what it is used for.

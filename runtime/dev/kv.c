@@ -108,8 +108,8 @@ uint64_t pgd_dev_kv_image_bytes(const pgd_ref_kv *kv, const pgd_kv_image *image)
            (uint64_t)(desc->k_dim + desc->v_dim) * pgd_dtype_bytes(image->dtype);
 }
 
-// A head of a cache of int8, whose images are f32. Into the cache its scale is made from its largest
-// element, so a head that was read and comes back may have one that differs in the last place.
+// A head of a cache of int8, whose images are f32. Into the cache its scale is made from its
+// largest element, so one that was read and comes back may differ in the last place.
 static void convert_head(int8_t *q, unsigned char *scale_at, float *image, int64_t dim,
                          int32_t out) {
     float scale = 0;

@@ -4,8 +4,8 @@
 // it can read and write blocks in canonical form. Then the handles stay native, and the missing op
 // reads a mirror in host memory:
 //   weight   unpacked once, at its first use, as f32
-//   cache    brought over as f32 before each op, and back after kv_write; a cache of int8 does not go
-//            back: its other rows would get their scales anew, and these are not always the same
+//   cache    brought over as f32 before each op, and back after kv_write; a cache of int8 does not
+//            go back: its other rows would get their scales anew, and not always the same
 // The wrappers that remember what a handle is made of stand in the merged tables only when a mirror
 // can be asked for. They also keep a plugin without gate_up from interleaving gate and up rows.
 #include "dev/inner.h"

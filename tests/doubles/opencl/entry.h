@@ -1,5 +1,5 @@
-// What every layer of the OpenCL loader has: the two functions that the loader asks for (entry.c). A
-// layer brings `layer_replace`, which puts its own functions into the table that callers get.
+// What every layer of the OpenCL loader has: the two functions that the loader asks for (entry.c).
+// A layer brings `layer_replace`, which puts its own functions into the table that callers get.
 #ifndef DOUBLE_OPENCL_ENTRY_H
 #define DOUBLE_OPENCL_ENTRY_H
 
