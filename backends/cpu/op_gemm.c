@@ -582,7 +582,7 @@ static bool takes_panels(const pgd_head_sample_args *a) {
 
 pgd_status cpu_make_head_sample(cpu_op *op, const pgd_head_sample_args *a) {
     fused *f = CPU_STATE(fused, op);
-    const pgd_sample_args sample = cpu_sample_of(a);
+    const pgd_sample_args sample = common_sample_of(a);
     if (a->batch == NULL) {
         return CPU_FAIL(op->x->dev, PGD_INVALID, "head_sample without a batch");
     }
