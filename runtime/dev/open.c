@@ -421,9 +421,25 @@ static pgd_status find_all(pgd_dev_registry *r, const char *uri, found *f) {
     return note_other(r, f->m, pgd_dev_load(f->m, &f->parts[0].plugin));
 }
 
+// The levels are made as for opening, which reads the options, and nothing is opened.
+static pgd_status check_options(const pgd_dev_part *parts, uint32_t n) {
+    pgd_dev *dev = pgd_mem_alloc(1, sizeof(*dev));
+    if (dev == NULL) {
+        return PGD_MEM_FAIL("a device", sizeof(*dev));
+    }
+    dev->plugin = parts[0].plugin;
+    const pgd_status status = make_levels(dev, parts, n, NULL);
+    pgd_dev_close(dev);
+    return status;
+}
+
 pgd_status pgd_dev_check(pgd_dev_registry *r, const char *uri) {
     found f = {0};
     pgd_status status = find_all(r, uri, &f);
+    if (status == PGD_OK) {
+        f.parts[0].options = f.options;
+        status = check_options(f.parts, 1 + f.n_layers);
+    }
     pgd_text_free(&f.device);
     return status;
 }
