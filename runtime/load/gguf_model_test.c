@@ -201,6 +201,38 @@ static void refused_configs(void **state) {
         {{{"llama.rope.scaling.attn_factor", "s x"}}, 0, PGD_INVALID, "attn_factor"},
         {{{"tokenizer.ggml.bos_token_id", "s x"}}, 0, PGD_INVALID, "bos_token_id"},
         {{{"tokenizer.ggml.eos_token_id", "s x"}}, 0, PGD_INVALID, "eos_token_id"},
+        {{{"llama.feed_forward_length", "F 16,16"}}, 0, PGD_INVALID, "no list of integers"},
+        {{{"llama.feed_forward_length", "U 4294967295"}}, 0, PGD_INVALID, "no list of integers"},
+        {{{"llama.embedding_length", "s x"}}, 0, PGD_INVALID, "embedding_length"},
+        {{{"llama.attention.head_count", "u 0"}}, 0, PGD_INVALID, "does not divide the width"},
+        {{{"llama.attention.value_length", "u 8"}, {"llama.attention.head_count", "u 3"}},
+         0,
+         PGD_INVALID,
+         "does not divide the width"},
+        {{{"llama.rope.scaling.type", "s yarn"},
+          {"llama.rope.scaling.factor", "f 2"},
+          {"llama.rope.scaling.original_context_length", "s x"}},
+         0,
+         PGD_INVALID,
+         "original_context_length"},
+        {{{"llama.rope.scaling.type", "s yarn"},
+          {"llama.rope.scaling.factor", "f 2"},
+          {"llama.rope.scaling.yarn_beta_fast", "s x"}},
+         0,
+         PGD_INVALID,
+         "yarn_beta_fast"},
+        {{{"llama.rope.scaling.type", "s yarn"},
+          {"llama.rope.scaling.factor", "f 2"},
+          {"llama.rope.scaling.yarn_beta_slow", "s x"}},
+         0,
+         PGD_INVALID,
+         "yarn_beta_slow"},
+        {{{"llama.rope.scaling.type", "s yarn"},
+          {"llama.rope.scaling.factor", "f 2"},
+          {"llama.rope.scaling.attn_factor", "f 0.5"}},
+         0,
+         PGD_UNSUPPORTED,
+         "attn_factor is 0.5"},
         {{{NULL, NULL}}, 3, PGD_UNSUPPORTED, "2 numbers of F32"},
         {{{"llama.rope.scaling.type", "s linear"}, {"llama.rope.scaling.factor", "f 2"}},
          2,
@@ -248,9 +280,27 @@ static void configs(void **state) {
     const entry yarn[N_CHANGES] = {{"llama.rope.scaling.type", "s yarn"},
                                    {"llama.rope.scaling.factor", "f 2"},
                                    {"llama.rope.scaling.original_context_length", "u 32"}};
+    const entry shrunk[N_CHANGES] = {{"llama.rope.scale_linear", "f 0.5"},
+                                     {"llama.attention.key_length", "u 4"},
+                                     {"llama.attention.value_length", "u 4"}};
+    const entry as_is[N_CHANGES] = {{"llama.rope.scaling.type", "s none"},
+                                    {"llama.rope.scale_linear", "f 4"},
+                                    {"tokenizer.ggml.bos_token_id", "u 1"}};
+    const entry no_scale[N_CHANGES] = {{"llama.rope.scale_linear", "f 0"}};
     const entry nothing[N_CHANGES] = {{NULL, NULL}};
     (void)state;
-    pgd_load_config *c = config_of(plain, 0);
+    pgd_load_config *c = config_of(shrunk, 0);
+    assert_int_equal(c->rope.kind, PGD_ROPE_LINEAR);
+    assert_true(c->rope.factor > 0.49 && c->rope.factor < 0.51);
+    assert_int_equal(c->head_dim, 4);
+    pgd_load_config_free(c);
+    c = config_of(as_is, 0); // a type that is said goes before the old key
+    assert_int_equal(c->rope.kind, PGD_ROPE_DEFAULT);
+    pgd_load_config_free(c);
+    c = config_of(no_scale, 0);
+    assert_int_equal(c->rope.kind, PGD_ROPE_DEFAULT);
+    pgd_load_config_free(c);
+    c = config_of(plain, 0);
     assert_string_equal(c->architecture, "LlamaForCausalLM");
     assert_int_equal(c->n_kv_heads, 2);
     assert_int_equal(c->head_dim, 4);
@@ -385,11 +435,8 @@ static void templates(void **state) {
 
 // ---- no memory ---------------------------------------------------------------------------------
 
-// Texts with room for `room` bytes, so that the growth that fails comes at every place.
-static pgd_status tokenizer_in(const char *path, size_t room, uint64_t nth) {
+static pgd_status tokenizer_in(const char *path, uint64_t nth) {
     pgd_text tokenizer = {0}, config = {0};
-    assert_int_equal(pgd_text_reserve(&tokenizer, room), PGD_OK);
-    assert_int_equal(pgd_text_reserve(&config, room % 97), PGD_OK);
     pgd_mem_fail_nth(nth);
     pgd_status status = pgd_load_gguf_tokenizer(path, &tokenizer, &config);
     pgd_mem_fail_nth(0);
@@ -398,38 +445,45 @@ static pgd_status tokenizer_in(const char *path, size_t room, uint64_t nth) {
     return status;
 }
 
+static pgd_status config_in(const char *path, uint64_t nth) {
+    pgd_load_config *c = NULL;
+    pgd_mem_fail_nth(nth);
+    pgd_status status = pgd_load_gguf_config(path, &c);
+    pgd_mem_fail_nth(0);
+    pgd_load_config_free(c);
+    return status;
+}
+
+// Fails at every place where something is allocated or a text grows; at least `least` of them.
+static void fails_everywhere(pgd_status (*read)(const char *path, uint64_t nth), const file *f,
+                             uint64_t least) {
+    pgd_status status = PGD_OUT_OF_MEMORY;
+    uint64_t nth = 0;
+    while (status != PGD_OK) {
+        status = read(f->path, ++nth);
+        assert_true(status == PGD_OK || status == PGD_OUT_OF_MEMORY);
+        assert_int_equal(pgd_mem_live(), 0);
+    }
+    assert_true(nth > least);
+}
+
 static void no_memory(void **state) {
-    const entry kinds[2][N_CHANGES] = {
+    const entry kinds[][N_CHANGES] = {
         {{NULL, NULL}},
         {{"tokenizer.ggml.model", "s gpt2"}, {"tokenizer.ggml.pre", "s smollm"}},
+        {{"llama.rope.dimension_count", "u 2"}, {"llama.rope.scale_linear", "f 4"}},
+        {{"llama.rope.scaling.type", "s yarn"},
+         {"llama.rope.scaling.factor", "f 2"},
+         {"llama.rope.scaling.original_context_length", "u 32"}},
+        {{"llama.attention.sliding_window", "u 32"}, {"tokenizer.ggml.eos_token_id", "i 2"}},
     };
     (void)state;
-    for (int kind = 0; kind < 2; kind++) {
+    for (size_t kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
         file f;
-        int failed = 0;
-        make_file(&f, kinds[kind], 0);
-        for (size_t room = 1; room < 1100; room++) {
-            uint64_t nth = 1;
-            pgd_status status;
-            while ((status = tokenizer_in(f.path, room, nth)) != PGD_OK) {
-                assert_int_equal(status, PGD_OUT_OF_MEMORY);
-                assert_int_equal(pgd_mem_live(), 0);
-                failed++;
-                nth++;
-            }
-        }
-        assert_true(failed > 1100);
-        for (uint64_t nth = 1;; nth++) {
-            pgd_load_config *c = NULL;
-            pgd_mem_fail_nth(nth);
-            pgd_status status = pgd_load_gguf_config(f.path, &c);
-            pgd_mem_fail_nth(0);
-            pgd_load_config_free(c);
-            assert_int_equal(pgd_mem_live(), 0);
-            if (status == PGD_OK) {
-                break;
-            }
-            assert_int_equal(status, PGD_OUT_OF_MEMORY);
+        make_file(&f, kinds[kind], kind == 0 ? 2 : 0);
+        fails_everywhere(config_in, &f, 20);
+        if (kind < 2) {
+            fails_everywhere(tokenizer_in, &f, 100);
         }
         test_folder_remove(&f.folder);
     }
