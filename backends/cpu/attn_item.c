@@ -76,6 +76,20 @@ static void gather_int8(const attn *t, const attn_item *it, int32_t which, int64
     }
 }
 
+// Asks for a piece of a cache of I8, and its scales, that will be put together next.
+static void fetch_int8_piece(const attn *t, const attn_item *it, int32_t which, int64_t position,
+                             int64_t dim) {
+    const uint64_t scales = which == 0 ? t->kv->k_scales : t->kv->v_scales;
+    int64_t at = 0;
+    const int64_t block = block_of(t, it, position, &at);
+    const unsigned char *p = which == 0 ? cpu_kv_k(t->kv, t->a->layer, it->kv_head, block)
+                                        : cpu_kv_v(t->kv, t->a->layer, it->kv_head, block);
+    for (int64_t i = 0; i < ATTN_PIECE * dim; i += CPU_ALIGN) {
+        __builtin_prefetch(p + at * dim + i);
+    }
+    __builtin_prefetch(p + scales + (size_t)at * sizeof(float));
+}
+
 // Pieces of a cache of I8 that positions [lo, hi) of a tile lie in. Blocks hold whole pieces.
 static void gather_int8_pieces(const attn *t, const attn_item *it, int32_t which, int64_t tile,
                                int64_t lo, int64_t hi) {
@@ -86,6 +100,9 @@ static void gather_int8_pieces(const attn *t, const attn_item *it, int32_t which
     for (int64_t j = lo / ATTN_PIECE * ATTN_PIECE; j < hi; j += ATTN_PIECE) {
         float scales[ATTN_PIECE];
         int64_t at = 0;
+        if (tile + j + PGD_CPU_TILE < it->to) {
+            fetch_int8_piece(t, it, which, tile + j + PGD_CPU_TILE, dim);
+        }
         const int64_t block = block_of(t, it, tile + j, &at);
         const int8_t *q = cpu_kv_int8_rows(t->kv, t->a->layer, which, it->kv_head,
                                            block * d->block_tokens + at, ATTN_PIECE, scales);
