@@ -1,6 +1,7 @@
 // See metrics.h.
 #include "serve/metrics.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct histogram_kind {
@@ -106,6 +107,8 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
         {"vllm", "num_requests_waiting", "gauge", "requests in the queue", g->waiting},
         {"vllm", "kv_cache_usage_perc", "gauge", "share of the KV blocks in use, 0 to 1",
          g->kv_usage},
+        {"vllm", "corrupted_requests_total", "counter",
+         "answers ended because the model's logits were no numbers", (double)g->corrupt},
         {"vllm", "prompt_tokens_total", "counter", "prompt tokens taken", (double)g->prompt_tokens},
         {"vllm", "prompt_tokens_cached_total", "counter", "prompt tokens read from the cache",
          (double)g->prompt_tokens_cached},
@@ -139,14 +142,35 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
         PGD_TRY(add_value(t, rows[i].prefix, rows[i].name, rows[i].type, rows[i].help, labels,
                           rows[i].value));
     }
+    // Nothing here is put off while there is room: whoever waits waits for it.
     return pgd_text_format(t,
+                           "# HELP vllm:num_requests_waiting_by_reason the queue by its reasons\n"
+                           "# TYPE vllm:num_requests_waiting_by_reason gauge\n"
+                           "vllm:num_requests_waiting_by_reason{%s,reason=\"capacity\"} %d\n"
+                           "vllm:num_requests_waiting_by_reason{%s,reason=\"deferred\"} 0\n"
                            "# HELP vllm:cache_config_info sizes of the KV cache\n"
                            "# TYPE vllm:cache_config_info gauge\n"
                            "vllm:cache_config_info{engine=\"0\",block_size=\"%d\","
                            "num_gpu_blocks=\"%d\"} 1\n"
                            "# HELP pagoda:build_info the program\n"
                            "# TYPE pagoda:build_info gauge\npagoda:build_info{version=\"%s\"} 1\n",
-                           g->block_size, g->num_blocks, g->version);
+                           labels, g->waiting, labels, g->block_size, g->num_blocks, g->version);
+}
+
+// The engine counts steps by powers of two, of which these are some.
+static pgd_status add_iterations(pgd_text *t, const pgd_serve_gauges *g, const char *labels) {
+    static const histogram_kind kind = {
+        .name = "iteration_tokens_total",
+        .help = "tokens of a step: of prompts that ended in it, and made",
+        .scale = 1,
+        .buckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}};
+    pgd_serve_histogram h = {.sum = g->prompt_tokens + g->generation_tokens};
+    int32_t at = 0;
+    for (int32_t i = 0; i < 16; i++) {
+        at += at < n_buckets(&kind) && (double)(1 << i) > kind.buckets[at];
+        h.counts[at] += g->steps_by_tokens[i];
+    }
+    return add_histogram(t, &h, &kind, HUGE_VAL, labels);
 }
 
 static pgd_status add_answered(pgd_text *t, const pgd_serve_metrics *m, const pgd_serve_gauges *g) {
@@ -220,6 +244,7 @@ pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
     }
     status = status == PGD_OK ? pgd_text_format(&labels, "\",engine=\"0\"") : status;
     status = status == PGD_OK ? add_engine(t, g, labels.ptr) : status;
+    status = status == PGD_OK ? add_iterations(t, g, labels.ptr) : status;
     for (int32_t i = 0; i < PGD_SERVE_HISTOGRAMS && status == PGD_OK; i++) {
         status =
             add_histogram(t, &m->histograms[i], &kinds[i], (double)g->max_model_len, labels.ptr);
