@@ -142,7 +142,11 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
         PGD_TRY(add_value(t, rows[i].prefix, rows[i].name, rows[i].type, rows[i].help, labels,
                           rows[i].value));
     }
-    // Nothing here is put off while there is room: whoever waits waits for it.
+    return PGD_OK;
+}
+
+// Lines with labels of their own. Nobody is put off while there is room: all who wait, wait for it.
+static pgd_status add_labelled(pgd_text *t, const pgd_serve_gauges *g, const char *labels) {
     return pgd_text_format(t,
                            "# HELP vllm:num_requests_waiting_by_reason the queue by its reasons\n"
                            "# TYPE vllm:num_requests_waiting_by_reason gauge\n"
@@ -244,6 +248,7 @@ pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
     }
     status = status == PGD_OK ? pgd_text_format(&labels, "\",engine=\"0\"") : status;
     status = status == PGD_OK ? add_engine(t, g, labels.ptr) : status;
+    status = status == PGD_OK ? add_labelled(t, g, labels.ptr) : status;
     status = status == PGD_OK ? add_iterations(t, g, labels.ptr) : status;
     for (int32_t i = 0; i < PGD_SERVE_HISTOGRAMS && status == PGD_OK; i++) {
         status =

@@ -75,7 +75,7 @@ typedef struct pgd_serve_gauges {
     uint64_t step_retries;
     uint64_t corrupt;
     const uint64_t *steps_by_tokens; // [16] as pgd_engine_stats has them
-    uint64_t resident_bytes; // of the process
+    uint64_t resident_bytes;         // of the process
     double cpu_seconds;
     int64_t start_s;             // of Unix time
     const char *const *handlers; // [PGD_SERVE_HANDLERS] paths; "" = none of them

@@ -8,6 +8,7 @@ device of 5 ms a step, first token of a cached prompt, memory of a connection. B
 run in turns (A B A B A B); medians are shown. "Of its own core": by the processor time that the
 event loop's thread took. Needs a C compiler and libevent's headers.
 """
+import atexit
 import http.client
 import json
 import os
@@ -32,6 +33,7 @@ class Pagoda:
             [build / "bin" / "pagoda", "serve", "--port", "0", "--disable-access-log", *flags],
             stderr=subprocess.PIPE, text=True,
             env={**os.environ, "PAGODA_PLUGIN_PATH": str(build / "lib" / "pagoda")})
+        atexit.register(self.process.kill)
         for line in self.process.stderr:
             if "://" in line:
                 self.port = int(line.split(":")[-1].split("/")[0])
@@ -66,6 +68,7 @@ class Bare:
         self.process = subprocess.Popen(
             [bench.tool, "serve", bench.folder / "body", event, str(STREAM_TOKENS // events),
              str(step_us)], stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)
         self.port = int(self.process.stdout.readline())
 
     def stop(self):
