@@ -38,6 +38,19 @@ void pgd_serve_count(pgd_serve_metrics *m, int32_t handler, int32_t method, int3
     atomic_fetch_add_explicit(&m->answered[handler][method][at], 1, memory_order_relaxed);
 }
 
+// As prometheus-fastapi-instrumentator has them, from which vLLM has the name.
+static const double durations[] = {0.1, 0.5, 1.0};
+
+void pgd_serve_took(pgd_serve_metrics *m, int32_t handler, int32_t method, uint64_t ns) {
+    pgd_serve_durations *d = &m->took[handler][method];
+    int32_t at = 0;
+    while (at < 3 && (double)ns / 1e9 > durations[at]) {
+        at++;
+    }
+    atomic_fetch_add_explicit(&d->counts[at], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&d->ns, ns, memory_order_relaxed);
+}
+
 static int32_t n_buckets(const histogram_kind *k) {
     int32_t n = 0;
     while (n < PGD_SERVE_MAX_BUCKETS && k->buckets[n] > 0.0) {
@@ -177,8 +190,43 @@ static pgd_status add_iterations(pgd_text *t, const pgd_serve_gauges *g, const c
     return add_histogram(t, &h, &kind, HUGE_VAL, labels);
 }
 
+static const char *const methods[PGD_SERVE_METHODS] = {"GET", "POST", "OPTIONS", "OTHER"};
+
+static pgd_status add_took(pgd_text *t, const pgd_serve_durations *d, const char *handler,
+                           const char *method) {
+    static const char *const edges[] = {"0.1", "0.5", "1.0", "+Inf"};
+    uint64_t total = 0;
+    for (int32_t i = 0; i < 4; i++) {
+        total += d->counts[i];
+        PGD_TRY(pgd_text_format(
+            t,
+            "http_request_duration_seconds_bucket{handler=\"%s\",method=\"%s\",le=\"%s\"} %llu\n",
+            handler, method, edges[i], (unsigned long long)total));
+    }
+    return pgd_text_format(
+        t,
+        "http_request_duration_seconds_sum{handler=\"%s\",method=\"%s\"} %.9g\n"
+        "http_request_duration_seconds_count{handler=\"%s\",method=\"%s\"} %llu\n",
+        handler, method, (double)d->ns / 1e9, handler, method, (unsigned long long)total);
+}
+
+static pgd_status add_all_took(pgd_text *t, const pgd_serve_metrics *m, const pgd_serve_gauges *g) {
+    PGD_TRY(pgd_text_format(t,
+                            "# HELP http_request_duration_seconds from a request's headers to the "
+                            "end of its answer\n"
+                            "# TYPE http_request_duration_seconds histogram\n"));
+    for (int32_t i = 0; i < PGD_SERVE_HANDLERS * PGD_SERVE_METHODS; i++) {
+        const int32_t method = i % PGD_SERVE_METHODS;
+        const int32_t handler = i / PGD_SERVE_METHODS;
+        const pgd_serve_durations *d = &m->took[handler][method];
+        if (d->counts[0] + d->counts[1] + d->counts[2] + d->counts[3] > 0) {
+            PGD_TRY(add_took(t, d, g->handlers[handler], methods[method]));
+        }
+    }
+    return PGD_OK;
+}
+
 static pgd_status add_answered(pgd_text *t, const pgd_serve_metrics *m, const pgd_serve_gauges *g) {
-    static const char *const methods[PGD_SERVE_METHODS] = {"GET", "POST", "OPTIONS", "OTHER"};
     const int32_t n = (int32_t)(sizeof(statuses) / sizeof(statuses[0]));
     PGD_TRY(pgd_text_format(t, "# HELP http_requests_total answers by route, method and status\n"
                                "# TYPE http_requests_total counter\n"));
@@ -256,6 +304,7 @@ pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
     }
     status = status == PGD_OK ? add_server(t, m, labels.ptr) : status;
     status = status == PGD_OK ? add_answered(t, m, g) : status;
+    status = status == PGD_OK ? add_all_took(t, m, g) : status;
     status = status == PGD_OK ? add_process(t, g) : status;
     pgd_text_free(&labels);
     return status;
