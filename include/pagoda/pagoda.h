@@ -154,6 +154,11 @@ typedef struct pgd_engine_stats {
     uint64_t max_stall_ns;    // longest step in which running answers waited for prompt tokens
     uint64_t n_limited_steps; // steps that took as many of these as they were allowed
     uint64_t n_steps_ahead;   // steps sent to the device while the one before was on its way
+    uint64_t n_corrupt;       // answers that ended because the model's logits were no numbers
+    // Steps that gave tokens, by how many: prompts that came to their end in them and tokens made.
+    // [i]: at most 2^i and more than [i - 1]; the last: any more. Their sum is n_prompt_tokens +
+    // n_generated_tokens.
+    uint64_t n_steps_by_tokens[16];
 } pgd_engine_stats;
 
 PGD_API void pgd_engine_get_stats(const pgd_engine *engine, pgd_engine_stats *out);

@@ -117,7 +117,7 @@ static int32_t set_logprobs(reader *r, pgd_request_desc *d) {
     if (v != NULL && r->b->is_chat) {
         if (!pgd_json_to_bool(v, &on)) {
             return pgd_api_refuse(r->e, 400, "logprobs", NULL,
-                                  "logprobs is a %s; true or false is allowed",
+                                  "logprobs is of type %s; true or false is allowed",
                                   pgd_json_kind_name(v->kind));
         }
         n = top;
