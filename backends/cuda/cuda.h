@@ -16,6 +16,15 @@ enum { // CUdevice_attribute
 enum { CUDA_HOST = 1, CUDA_DEVICE = 2 }; // CUmemorytype
 enum { CUDA_MAX_DYNAMIC_SHARED = 8 };    // CUfunction_attribute
 
+enum {                     // of cuBLASLt
+    CUDA_COMPUTE_F32 = 68, // cublasComputeType_t
+    CUDA_TRANSPOSED = 1,   // cublasOperation_t
+    CUDA_TRANS_A = 3,      // cublasLtMatmulDescAttributes_t
+    CUDA_WISH_SCRATCH = 1, // cublasLtMatmulPreferenceAttributes_t
+    CUDA_WISH_ALIGN_A = 5,
+    CUDA_ALGORITHM_BYTES = 64, // cublasLtMatmulAlgo_t
+};
+
 typedef struct cuda_copy_2d { // CUDA_MEMCPY2D
     size_t src_x;
     size_t src_y;

@@ -119,6 +119,21 @@ static int allow_shared(const gpu_stream_device *d, void *function, uint32_t byt
 
 static const char *const libraries[] = {"libcuda.so.1", NULL};
 
+// cuBLASLt's numbers: cuda.h of this folder.
+static const char *const blaslt_libraries[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
+
+static const gpu_blaslt_vendor blaslt = {
+    .name = "cublaslt",
+    .prefix = "cublasLt",
+    .libraries = blaslt_libraries,
+    .compute_f32 = CUDA_COMPUTE_F32,
+    .transposed = CUDA_TRANSPOSED,
+    .trans_a = CUDA_TRANS_A,
+    .scratch = CUDA_WISH_SCRATCH,
+    .align_a = CUDA_WISH_ALIGN_A,
+    .algorithm_bytes = CUDA_ALGORITHM_BYTES,
+};
+
 static const gpu_stream_vendor vendor = {
     .kind = "cuda",
     .driver = "NVIDIA driver",
@@ -128,6 +143,7 @@ static const gpu_stream_vendor vendor = {
     .images = cuda_images,
     .tuned = &cuda_tuned,
     .tuned_images = cuda_tuned_images,
+    .blaslt = &blaslt,
     .allow_shared = allow_shared,
     .built_with = CUDA_BUILT_WITH,
     .error_text = error_text,

@@ -16,6 +16,7 @@
 
 #include <stdatomic.h>
 
+#include "blaslt.h"
 #include "driver.h"
 #include "tuned.h"
 
@@ -91,6 +92,7 @@ typedef struct gpu_stream_library {
     gpu_stream_call own[GPU_STREAM_OWN]; // in the order of own_names
     uint32_t n_devices;
     int version; // of the driver, as it says it
+    gpu_blaslt_library blaslt;
 } gpu_stream_library;
 
 typedef struct gpu_stream_device {
@@ -132,6 +134,7 @@ struct gpu_stream_vendor {
     const gpu_stream_image *images; // up to one with data NULL
     const gpu_tuned *tuned;         // NULL: none
     const gpu_stream_image *tuned_images;
+    const gpu_blaslt_vendor *blaslt; // NULL: none
     // Lets a function have so much dynamic shared memory. An error number.
     int (*allow_shared)(const gpu_stream_device *d, void *function, uint32_t bytes);
     const char *built_with; // compiler of the images, NULL: there are none
@@ -196,6 +199,9 @@ pgd_status gpu_stream_point_wait(const pgd_host *host, void *queue, uint32_t slo
                                  uint64_t timeout_ns) PGD_MUST_USE;
 pgd_status gpu_stream_queue_wait(const pgd_host *host, void *queue, void *other,
                                  uint32_t slot) PGD_MUST_USE;
+const char *gpu_stream_products(const pgd_host *host, void *library, char *reason, size_t bytes);
+pgd_status gpu_stream_product(const pgd_host *host, void *queue, const gpu_product_call *call,
+                              bool only_asks) PGD_MUST_USE;
 pgd_status gpu_stream_graph_begin(const pgd_host *host, void *queue) PGD_MUST_USE;
 pgd_status gpu_stream_graph_end(const pgd_host *host, void *queue, void **out_graph) PGD_MUST_USE;
 pgd_status gpu_stream_graph_launch(const pgd_host *host, void *queue, void *graph) PGD_MUST_USE;
@@ -210,7 +216,8 @@ void gpu_stream_graph_destroy(const pgd_host *host, void *device, void *graph);
     .queue_destroy = gpu_stream_queue_destroy, .launch = gpu_stream_launch,                  \
     .copy = gpu_stream_copy, .fill = gpu_stream_fill, .flush = gpu_stream_flush,             \
     .point = gpu_stream_point, .point_wait = gpu_stream_point_wait,                          \
-    .queue_wait = gpu_stream_queue_wait, .graph_begin = gpu_stream_graph_begin,              \
+    .queue_wait = gpu_stream_queue_wait, .products = gpu_stream_products,                    \
+    .product = gpu_stream_product, .graph_begin = gpu_stream_graph_begin,                    \
     .graph_end = gpu_stream_graph_end, .graph_launch = gpu_stream_graph_launch,              \
     .graph_destroy = gpu_stream_graph_destroy
 
