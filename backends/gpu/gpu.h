@@ -53,12 +53,16 @@ struct pgd_buffer {
     uint64_t bytes;
 };
 
+typedef struct gpu_ring gpu_ring;
+
 struct pgd_queue {
     void *queue;              // the driver's
     _Atomic uint64_t given;   // highest number given out
     _Atomic uint64_t reached; // highest number known to be reached
     void *counters;           // GPU_COUNTERS_BYTES of zeros for tuned kernels, else NULL
     pgd_graph *recording;
+    gpu_ring *ring;        // of weights on their way, NULL until the first
+    bool has_no_ring;      // the driver has no memory that the host sees too
     bool by_library;       // the last product that asked it was the library's
     _Atomic int32_t fault; // first failure of a launch or copy, PGD_OK
 };
@@ -131,6 +135,25 @@ pgd_status gpu_copy_now(const pgd_device *d, pgd_queue *q, const pgd_copy *list,
                         uint32_t n) PGD_MUST_USE;
 pgd_status gpu_fill_now(const pgd_device *d, pgd_queue *q, const pgd_range *range,
                         uint32_t pattern) PGD_MUST_USE;
+
+// ---- upload.c: weights from the host's pages ---------------------------------------------------
+
+// Rows of host memory, one behind the other in `to` afterwards.
+typedef struct gpu_upload_rows {
+    const void *from;
+    uint64_t bytes; // of a row
+    uint64_t pitch; // in from
+    uint64_t rows;
+    pgd_buffer *to;
+    uint64_t to_offset;
+} gpu_upload_rows;
+
+// Most rows of so many bytes that gpu_upload takes at once, 0: none, the driver copies them.
+pgd_status gpu_upload_most(const pgd_device *d, pgd_queue *q, uint64_t bytes,
+                           int64_t *out_rows) PGD_MUST_USE;
+// The source is free when it returns. It waits for a slot of the ring, and for nothing else.
+pgd_status gpu_upload(const pgd_device *d, pgd_queue *q, const gpu_upload_rows *u) PGD_MUST_USE;
+void gpu_ring_destroy(const pgd_device *d, gpu_ring *r);
 
 // ---- check.c: shapes ---------------------------------------------------------------------------
 
