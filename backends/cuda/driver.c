@@ -55,7 +55,8 @@ enum {
     OWN_CURRENT,
     OWN_COPY_2D,
     OWN_INSTANTIATE,
-    OWN_SET_ATTRIBUTE
+    OWN_SET_ATTRIBUTE,
+    OWN_LAUNCH_EX
 };
 
 static const char *const own_names[] = {
@@ -66,6 +67,7 @@ static const char *const own_names[] = {
     [OWN_COPY_2D] = "cuMemcpy2DAsync_v2",
     [OWN_INSTANTIATE] = "cuGraphInstantiateWithFlags",
     [OWN_SET_ATTRIBUTE] = "cuFuncSetAttribute",
+    [OWN_LAUNCH_EX] = "?cuLaunchKernelEx",
     NULL,
 };
 
@@ -117,6 +119,17 @@ static int allow_shared(const gpu_stream_device *d, void *function, uint32_t byt
         function, CUDA_MAX_DYNAMIC_SHARED, (int)bytes);
 }
 
+static bool overlaps(const pgd_host *host, const gpu_stream_library *l, const char *arch_name) {
+    return l->own[OWN_LAUNCH_EX] != NULL &&
+           cuda_overlaps(host, CUDA_BUILT_CHIPS, l->version, arch_name);
+}
+
+static int launch_overlapping(const gpu_stream_device *d, void *function, const gpu_stream_grid *g,
+                              void *stream, void **params) {
+    return cuda_launch_overlapping((cuda_launch_ex_fn)d->library->own[OWN_LAUNCH_EX], function, g,
+                                   stream, params);
+}
+
 static const char *const libraries[] = {"libcuda.so.1", NULL};
 
 // cuBLASLt's numbers: cuda.h of this folder.
@@ -145,6 +158,8 @@ static const gpu_stream_vendor vendor = {
     .tuned_images = cuda_tuned_images,
     .blaslt = &blaslt,
     .allow_shared = allow_shared,
+    .overlaps = overlaps,
+    .launch_overlapping = launch_overlapping,
     .built_with = CUDA_BUILT_WITH,
     .error_text = error_text,
     .context_create = context_create,

@@ -242,6 +242,13 @@ pgd_status gpu_stream_launch(const pgd_host *host, void *what, const gpu_launch 
         params[i] = &addresses[i];
     }
     params[GPU_MEMORIES] = (void *)(uintptr_t)l->params; // read before the call returns
+    if (own >= 0 && q->d->overlaps) {
+        const gpu_stream_grid grid = {
+            {l->groups[0], l->groups[1], l->groups[2]}, n_items, tuned->shared};
+        return check(host, q->d, "a launch that may overlap",
+                     q->d->library->vendor->launch_overlapping(q->d, q->d->functions[l->kernel],
+                                                               &grid, q->stream, params));
+    }
     return CALL(host, q->d, launch, q->d->functions[l->kernel], l->groups[0], l->groups[1],
                 l->groups[2], n_items, 1, 1, own >= 0 ? tuned->shared : 0, q->stream, params, NULL);
 }

@@ -65,7 +65,7 @@ enum {
     GPU_STREAM_CALLS(GPU_STREAM_NUMBER)
 #undef GPU_STREAM_NUMBER
         GPU_STREAM_COUNT,
-    GPU_STREAM_OWN = 8, // most calls of a vendor alone
+    GPU_STREAM_OWN = 10, // most calls of a vendor alone
 };
 
 // Error numbers that both use.
@@ -103,6 +103,7 @@ typedef struct gpu_stream_device {
     void *module;
     void *tuned_module; // NULL: the device has only the portable kernels
     void *functions[PGD_PORTABLE_COUNT + GPU_MOST_TUNED];
+    bool overlaps;        // tuned kernels may come before the one before them has ended
     void *setup;          // stream that fills new memories
     _Atomic int32_t lost; // 1 once a call said so
 } gpu_stream_device;
@@ -125,6 +126,12 @@ typedef struct gpu_stream_rows {
     int32_t src_is_host;
 } gpu_stream_rows;
 
+typedef struct gpu_stream_grid {
+    uint32_t groups[3];
+    uint32_t items;  // of a group
+    uint32_t shared; // bytes of dynamic shared memory
+} gpu_stream_grid;
+
 struct gpu_stream_vendor {
     const char *kind;
     const char *driver;             // "NVIDIA driver": in sentences
@@ -137,6 +144,11 @@ struct gpu_stream_vendor {
     const gpu_blaslt_vendor *blaslt; // NULL: none
     // Lets a function have so much dynamic shared memory. An error number.
     int (*allow_shared)(const gpu_stream_device *d, void *function, uint32_t bytes);
+    // Optional, both or none: whether tuned kernels of a device may be brought to its processors while
+    // the kernel before them runs, for which they wait by themselves; and such a launch.
+    bool (*overlaps)(const pgd_host *host, const gpu_stream_library *l, const char *arch);
+    int (*launch_overlapping)(const gpu_stream_device *d, void *function, const gpu_stream_grid *g,
+                              void *stream, void **params);
     const char *built_with; // compiler of the images, NULL: there are none
     // Text of an error number; NULL is fine.
     const char *(*error_text)(const gpu_stream_library *l, int error);

@@ -307,6 +307,7 @@ static pgd_status load_tuned(const pgd_host *host, gpu_stream_device *d, const c
             PGD_TRY(gpu_stream_error(host, l, k->name, v->allow_shared(d, *function, k->shared)));
         }
     }
+    d->overlaps = v->overlaps != NULL && v->overlaps(host, l, arch);
     return PGD_OK;
 }
 
