@@ -144,8 +144,8 @@ struct gpu_stream_vendor {
     const gpu_blaslt_vendor *blaslt; // NULL: none
     // Lets a function have so much dynamic shared memory. An error number.
     int (*allow_shared)(const gpu_stream_device *d, void *function, uint32_t bytes);
-    // Optional, both or none: whether tuned kernels of a device may be brought to its processors while
-    // the kernel before them runs, for which they wait by themselves; and such a launch.
+    // Optional, both or none: whether tuned kernels of a device may be brought to its processors
+    // while the kernel before them runs, for which they wait by themselves; and such a launch.
     bool (*overlaps)(const pgd_host *host, const gpu_stream_library *l, const char *arch);
     int (*launch_overlapping)(const gpu_stream_device *d, void *function, const gpu_stream_grid *g,
                               void *stream, void **params);

@@ -3,8 +3,8 @@
 //   pages --- the team copies its parts ---> slot --- the device copies ---> scratch, packed there
 //
 // Pages that are not in memory yet are read by as many threads as the team has, while the device
-// takes the slots before. From pageable memory a driver copies by itself, on one thread and with the
-// caller waiting. A slot is filled again when the device has passed the number behind its copy.
+// takes the slots before. From pageable memory a driver copies by itself, on one thread, and the
+// caller waits. A slot is filled again when the device has passed the number behind its copy.
 #include <string.h>
 
 #include "gpu.h"

@@ -1,6 +1,6 @@
 // Weights through the ring: a driver that copies as late as it may, when somebody waits for a later
-// number. So a slot that is filled again too early, or a copy from the source itself after the call,
-// gives other bytes than the plain way.
+// number. So a slot that is filled again too early, or a copy from the source itself after the
+// call, gives other bytes than the plain way.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
