@@ -1,7 +1,7 @@
 // Programmatic dependent launch: a kernel of kernels/cuda may be brought to the processors while
-// the one before it still runs; it waits for it by itself (kc_after). Only code for sm_90 and up does
-// that: where the driver would compile the PTX of compute_80, or has code of an older chip, such a
-// launch would read what is not written yet.
+// the one before it still runs; it waits for that by itself (kc_after). Only code for sm_90 and up
+// does so: where the driver would compile the PTX of compute_80, or has code of an older chip, such
+// a launch would read what is not written yet.
 #include <stdlib.h>
 #include <string.h>
 
