@@ -75,16 +75,25 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, const common_ar
     const pgd_tensor *x = product_x(q->op, a);
     const bool is_plain = w == NULL || w->scheme == PGD_SCHEME_PLAIN;
     uint64_t bytes = 0;
+    const char *library = x != NULL ? gpu_library_product(d, w, x, &bytes) : NULL;
     const char *tuned = x != NULL              ? gpu_tuned_product(d, w, x, &bytes)
                         : q->op == PGD_OP_attn ? gpu_tuned_attn(d, &a->attn, kv, q->batch, &bytes)
                                                : NULL;
-    if (tuned != NULL) {
-        snprintf(out->kernel, sizeof(out->kernel), "%s__%s", common_op_name(q->op), tuned);
+    if (x != NULL && library == NULL) {
+        snprintf(out->reason, sizeof(out->reason), "%s", self->library_reason);
+    }
+    if (library != NULL) {
+        out->flags &= ~(uint32_t)PGD_SUPPORT_INVARIANT;
+    }
+    if (tuned != NULL || library != NULL) {
+        snprintf(out->kernel, sizeof(out->kernel), "%s__%s%s", common_op_name(q->op),
+                 tuned == NULL ? "portable" : tuned, library == NULL ? "" : "_blaslt");
         return;
     }
     snprintf(out->kernel, sizeof(out->kernel), "%s%s%s__portable", common_op_name(q->op),
              is_plain ? "" : "_", is_plain ? "" : pgd_scheme_name(w->scheme));
-    if ((x != NULL || q->op == PGD_OP_attn) && self->driver->tuned != NULL) {
+    if (out->reason[0] == '\0' && (x != NULL || q->op == PGD_OP_attn) &&
+        self->driver->tuned != NULL) {
         snprintf(out->reason, sizeof(out->reason), "%s",
                  self->tuned == NULL ? self->plain_reason
                  : x != NULL ? "tuned kernels take weights of bf16 and f16, with x of that type"

@@ -15,6 +15,7 @@ static void destroy(const pgd_device *d, pgd_queue *q) {
         if (q->queue != NULL) {
             self->driver->queue_destroy(d->host, q->queue);
         }
+        gpu_ring_destroy(d, q->ring);
         if (q->counters != NULL) {
             self->driver->destroy(d->host, self->device, q->counters);
         }

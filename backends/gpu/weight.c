@@ -232,9 +232,15 @@ static pgd_status pack_rows(const pgd_device *d, pgd_queue *q, const pgd_weight 
 static pgd_status pack_host(const pgd_device *d, pgd_queue *q, const pgd_weight *w, const stored *s,
                             const pgd_range *scratch) {
     const uint64_t row = (uint64_t)s->to.k * pgd_dtype_bytes(s->to.format);
-    const int64_t most = row == 0 ? 0 : (int64_t)(scratch->bytes / row);
+    if (row == 0) {
+        return PGD_OK;
+    }
+    const int64_t room = (int64_t)(scratch->bytes / row);
+    int64_t ring = 0;
+    PGD_TRY(gpu_upload_most(d, q, row, &ring));
+    const int64_t most = ring > 0 && ring < room ? ring : room;
     const k_view view = {.at = (int64_t)scratch->offset, .s0 = s->to.k, .dtype = s->to.format};
-    for (int64_t r = 0; r < s->n && row > 0; r += most) {
+    for (int64_t r = 0; r < s->n; r += most) {
         const int64_t n = s->n - r < most ? s->n - r : most;
         const uint64_t at = s->offset + (uint64_t)r * s->pitch;
         const pgd_copy c = {.dst = scratch->buffer,
@@ -244,7 +250,13 @@ static pgd_status pack_host(const pgd_device *d, pgd_queue *q, const pgd_weight 
                             .rows = (uint64_t)n,
                             .dst_pitch = row,
                             .src_pitch = s->pitch};
-        PGD_TRY(gpu_copy_now(d, q, &c, 1));
+        const gpu_upload_rows u = {.from = (const char *)s->source->ptr + at,
+                                   .bytes = row,
+                                   .pitch = s->pitch,
+                                   .rows = (uint64_t)n,
+                                   .to = scratch->buffer,
+                                   .to_offset = scratch->offset};
+        PGD_TRY(ring > 0 ? gpu_upload(d, q, &u) : gpu_copy_now(d, q, &c, 1));
         PGD_TRY(pack_rows(d, q, w, &s->to, scratch->buffer->memory, view, s->first + r, n));
     }
     return PGD_OK;
