@@ -193,7 +193,8 @@ static void run_gate_up(ops_fixture *f) {
     out = ops_make2(f, "out", out_dtype, c.cap, n, c.live, OPS_FILL_NAN);
     ops_say(f, " of 2 x %lld x %lld %s, x %s, then %s, %s, norm %d, bias %d, act %d, also gemm %d",
             (long long)n, (long long)k, pgd_dtype_name(dtype), pgd_dtype_name(x.side[0].dtype),
-            pgd_dtype_name(x_dtype), pgd_dtype_name(out_dtype), (int)has_norm, (int)has_bias, (int)act, (int)both);
+            pgd_dtype_name(x_dtype), pgd_dtype_name(out_dtype), (int)has_norm, (int)has_bias,
+            (int)act, (int)both);
     ops_may_write(f, &normed);
     ops_may_write(f, &tmp);
     ops_may_write(f, &out);
