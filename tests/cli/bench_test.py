@@ -224,6 +224,28 @@ class Plan(Case):
         self.assertEqual(counts["gemm_add"], 32)
         self.assertEqual(d["slow_operations"], 0)
 
+    def test_step_memory(self):
+        """A row of a step beside weights and KV: the wide activation lies in bf16 where products
+        round it to bf16, and needs no second copy where they read it so."""
+        rows, hidden, wide = 2048, 2048, 8192
+
+        def plan(device, *flags):
+            return self.document("plan", "synthetic:llama-3.2-1b", "--device", device, "--json",
+                                 "--max-num-batched-tokens", rows, "--max-model-len", 4096,
+                                 "--memory", "8GiB", *flags)
+
+        whole = plan("cpu{isa=avx2;act=f32}")["memory"]
+        half = plan("cpu{isa=avx2;act=bf16}")["memory"]
+        gap = 64
+        self.assertEqual(whole["activations"] - half["activations"], rows * (2 * wide - gap))
+        self.assertLess(whole["scratch"], rows * 2 * hidden)  # of sampling: nothing is rounded
+        blocks = plan("cpu{isa=avx2;act=bf16}", "--quant", "q8_0")["memory"]
+        self.assertEqual(blocks["activations"], whole["activations"])
+        here = plan("cpu{act=bf16}")
+        if not any("avx512_bf" in op["kernel"] for op in here["operations"]):
+            self.skipTest("the processor has no dot products of bf16")
+        self.assertLessEqual(here["memory"]["scratch"], rows * 2 * (hidden + 63))
+
     def test_deterministic(self):
         """Off: f32 products by OpenBLAS, where it is installed; on, and by default: never."""
         shape = f"synthetic:{TINY},f32"
