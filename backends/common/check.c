@@ -224,14 +224,14 @@ static bool check_turn(common_check *c, const pgd_tensor *q, const pgd_tensor *k
 }
 
 // use: what the weight was made for, or gemm, or nothing in particular; a weight for gate_up alone
-// has its rows in another order.
+// has its rows in another order. x that is rounded to bf16 anyway may lie in bf16.
 static bool check_product(common_check *c, const pgd_weight_desc *w, uint32_t use,
                           const pgd_tensor *x, const pgd_tensor *y, const pgd_tensor *bias) {
     return common_check_weight(c, w) &&
            (w->uses == 0 || (w->uses & (use | PGD_USE_GEMM)) != 0 ||
             common_refuse(c, PGD_INVALID, "the weight has uses %u", (unsigned)w->uses)) &&
-           want(c, "x", x, ACTS, 2, w->k, ANY) && want(c, "y", y, ACTS, 2, w->n, ANY) &&
-           maybe_vector(c, "bias", bias, w->n);
+           want(c, "x", x, ACTS | (w->act_dtype == PGD_BF16 ? BF16 : 0), 2, w->k, ANY) &&
+           want(c, "y", y, ACTS, 2, w->n, ANY) && maybe_vector(c, "bias", bias, w->n);
 }
 
 static bool check_layer(common_check *c, const pgd_kv_desc *kv, int32_t layer, int32_t group) {
@@ -395,7 +395,7 @@ CHECK(gate_up) {
            want_act(c, a->act) && check_product(c, w, PGD_USE_GATE_UP, x, &a->tmp, &a->bias) &&
            (w->n % 2 == 0 ||
             common_refuse(c, PGD_INVALID, "%lld rows have no halves", (long long)w->n)) &&
-           want(c, "out", &a->out, ACTS, 2, w->n / 2, ANY);
+           want(c, "out", &a->out, c->rules->gate_up_out, 2, w->n / 2, ANY);
 }
 
 CHECK(head_sample) {

@@ -17,6 +17,7 @@ struct common_check;
 // What a backend takes.
 typedef struct common_rules {
     uint32_t acts;     // 1 << dtype of activations
+    uint32_t gate_up_out;
     uint32_t rows;     // 1 << dtype of rows that gather_rows moves
     int32_t head_most; // dims of a head, at most 4096
     int64_t n_most;    // rows of a weight

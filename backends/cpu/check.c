@@ -17,6 +17,7 @@ static bool rounding(common_check *c, const pgd_weight_desc *w) {
 
 const common_rules cpu_rules = {
     .acts = 1u << PGD_F32,
+    .gate_up_out = 1u << PGD_F32 | 1u << PGD_BF16,
     .rows = UINT32_MAX,
     .head_most = CPU_HEAD_MOST,
     .n_most = INT32_MAX,
@@ -25,12 +26,19 @@ const common_rules cpu_rules = {
     .rounding = rounding,
 };
 
-uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows) {
-    const uint64_t row = cpu_is_quantized(w) ? (uint64_t)cpu_int8_ld(w->k) * sizeof(pgd_cpu_int8)
-                         : w->act_dtype == PGD_BF16 ? 4 * (uint64_t)cpu_round_ld(w->k)
-                                                    : 0;
+bool cpu_is_dot_form(const pgd_cpu_kernels *k, const pgd_weight_desc *w, const pgd_tensor *x) {
+    return x->dtype == PGD_BF16 && k->dot_bytes == (int64_t)sizeof(uint16_t) && w->k % 2 == 0;
+}
+
+uint64_t cpu_round_bytes(const pgd_cpu_kernels *k, const pgd_weight_desc *w, const pgd_tensor *x) {
+    uint64_t row = 0;
     uint64_t bytes = 0;
-    if (__builtin_mul_overflow((uint64_t)rows, row, &bytes)) {
+    if (cpu_is_quantized(w)) {
+        row = (uint64_t)cpu_int8_ld(w->k) * sizeof(pgd_cpu_int8);
+    } else if (w->act_dtype == PGD_BF16 && !cpu_is_dot_form(k, w, x)) {
+        row = (uint64_t)k->dot_bytes * (uint64_t)cpu_round_ld(w->k);
+    }
+    if (x->shape[0] < 0 || __builtin_mul_overflow((uint64_t)x->shape[0], row, &bytes)) {
         return 0;
     }
     return bytes;

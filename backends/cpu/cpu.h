@@ -222,9 +222,11 @@ static inline int64_t cpu_int8_ld(int64_t k) {
 static inline bool cpu_is_quantized(const pgd_weight_desc *w) {
     return w->scheme != PGD_SCHEME_PLAIN;
 }
-// Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype, or to int8 for quantized
-// weights; 0 = not rounded.
-uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows);
+// Whether rows of x are what dot products take already.
+bool cpu_is_dot_form(const pgd_cpu_kernels *k, const pgd_weight_desc *w, const pgd_tensor *x);
+// Bytes of scratch for x [rows, k] rounded to the weight's act_dtype, or to int8 for quantized
+// weights; 0 = not rounded, or it is already.
+uint64_t cpu_round_bytes(const pgd_cpu_kernels *k, const pgd_weight_desc *w, const pgd_tensor *x);
 
 // A tensor at its host address. Missing dims have stride 0.
 typedef struct cpu_view {

@@ -93,15 +93,15 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, pgd_support *ou
              isa);
 }
 
-// Leading dimension of x of the ops around a product, -1 for others.
-static int64_t product_rows(int32_t op, const common_args *a) {
+// x of the ops around a product, before its norm; NULL for others.
+static const pgd_tensor *product_x(int32_t op, const common_args *a) {
     switch (op) {
     case PGD_OP_gemm:
-    case PGD_OP_gemm_add: return a->gemm.x.shape[0];
-    case PGD_OP_gate_up: return a->gate_up.x.shape[0];
-    case PGD_OP_qkv_rope_write: return a->qkv_rope_write.x.shape[0];
-    case PGD_OP_head_sample: return a->head_sample.x.shape[0];
-    default: return -1;
+    case PGD_OP_gemm_add: return &a->gemm.x;
+    case PGD_OP_gate_up: return &a->gate_up.x;
+    case PGD_OP_qkv_rope_write: return &a->qkv_rope_write.x;
+    case PGD_OP_head_sample: return &a->head_sample.x;
+    default: return NULL;
     }
 }
 
@@ -118,7 +118,7 @@ static bool takes(const pgd_device *d, const pgd_query *q, common_check *c, uint
     common_args local;
     const common_args *args = common_query_args(c, q, &local);
     const pgd_weight_desc *w = NULL;
-    int64_t rows = 0;
+    const pgd_tensor *x = NULL;
     pgd_weight_desc weight;
     pgd_kv_desc kv;
     if (args == NULL) {
@@ -129,8 +129,8 @@ static bool takes(const pgd_device *d, const pgd_query *q, common_check *c, uint
                          q->kv == NULL ? NULL : PGD_ARGS(pgd_kv_desc, kv, q->kv))) {
         return false;
     }
-    rows = product_rows(q->op, args);
-    const uint64_t front = w != NULL && rows > 0 ? cpu_round_bytes(w, rows) : 0;
+    x = product_x(q->op, args);
+    const uint64_t front = w != NULL && x != NULL ? cpu_round_bytes(cpu_self(d)->kernels, w, x) : 0;
     const uint64_t rest = sample_bytes(d, q->op, args);
     *out_scratch = front > rest ? front : rest;
     return true;
