@@ -8,6 +8,7 @@
 
 #define ANY  (-1)
 #define ACTS (c->rules->acts)
+#define BF16 (1u << PGD_BF16)
 #define F32  (1u << PGD_F32)
 #define I32  (1u << PGD_I32)
 
