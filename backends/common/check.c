@@ -8,6 +8,7 @@
 
 #define ANY  (-1)
 #define ACTS (c->rules->acts)
+#define BF16 (1u << PGD_BF16)
 #define F32  (1u << PGD_F32)
 #define I32  (1u << PGD_I32)
 
@@ -224,18 +225,14 @@ static bool check_turn(common_check *c, const pgd_tensor *q, const pgd_tensor *k
 }
 
 // use: what the weight was made for, or gemm, or nothing in particular; a weight for gate_up alone
-// has its rows in another order.
+// has its rows in another order. x that is rounded to bf16 anyway may lie in bf16.
 static bool check_product(common_check *c, const pgd_weight_desc *w, uint32_t use,
                           const pgd_tensor *x, const pgd_tensor *y, const pgd_tensor *bias) {
-    if (!common_check_weight(c, w)) {
-        return false;
-    }
-    const bool rounds = w->act_dtype > 0 && w->act_dtype < 32;
-    const uint32_t already = c->rules->rounded & (rounds ? 1u << w->act_dtype : 0);
-    return (w->uses == 0 || (w->uses & (use | PGD_USE_GEMM)) != 0 ||
+    return common_check_weight(c, w) &&
+           (w->uses == 0 || (w->uses & (use | PGD_USE_GEMM)) != 0 ||
             common_refuse(c, PGD_INVALID, "the weight has uses %u", (unsigned)w->uses)) &&
-           want(c, "x", x, ACTS | already, 2, w->k, ANY) && want(c, "y", y, ACTS, 2, w->n, ANY) &&
-           maybe_vector(c, "bias", bias, w->n);
+           want(c, "x", x, ACTS | (w->act_dtype == PGD_BF16 ? BF16 : 0), 2, w->k, ANY) &&
+           want(c, "y", y, ACTS, 2, w->n, ANY) && maybe_vector(c, "bias", bias, w->n);
 }
 
 static bool check_layer(common_check *c, const pgd_kv_desc *kv, int32_t layer, int32_t group) {
@@ -399,7 +396,7 @@ CHECK(gate_up) {
            want_act(c, a->act) && check_product(c, w, PGD_USE_GATE_UP, x, &a->tmp, &a->bias) &&
            (w->n % 2 == 0 ||
             common_refuse(c, PGD_INVALID, "%lld rows have no halves", (long long)w->n)) &&
-           want(c, "out", &a->out, ACTS | c->rules->rounded, 2, w->n / 2, ANY);
+           want(c, "out", &a->out, c->rules->gate_up_out, 2, w->n / 2, ANY);
 }
 
 CHECK(head_sample) {

@@ -16,14 +16,13 @@ struct common_check;
 
 // What a backend takes.
 typedef struct common_rules {
-    uint32_t acts;     // 1 << dtype of activations
-    uint32_t rounded;  // besides: what x of a product may be already that is rounded to it anyway,
-                       // and out of gate_up, which is for such a product
-    uint32_t rows;     // 1 << dtype of rows that gather_rows moves
-    int32_t head_most; // dims of a head, at most 4096
-    int64_t n_most;    // rows of a weight
-    int64_t k_most;    // columns of a weight
-    bool int8_cache;   // PGD_I8 with a scale a head of a token
+    uint32_t acts;        // 1 << dtype of activations
+    uint32_t gate_up_out; // the same of out of gate_up
+    uint32_t rows;        // 1 << dtype of rows that gather_rows moves
+    int32_t head_most;    // dims of a head, at most 4096
+    int64_t n_most;       // rows of a weight
+    int64_t k_most;       // columns of a weight
+    bool int8_cache;      // PGD_I8 with a scale a head of a token
     // Whether it rounds activations as the weight asks (act_dtype).
     bool (*rounding)(struct common_check *c, const pgd_weight_desc *w);
 } common_rules;

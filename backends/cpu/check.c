@@ -17,7 +17,7 @@ static bool rounding(common_check *c, const pgd_weight_desc *w) {
 
 const common_rules cpu_rules = {
     .acts = 1u << PGD_F32,
-    .rounded = 1u << PGD_BF16,
+    .gate_up_out = 1u << PGD_F32 | 1u << PGD_BF16,
     .rows = UINT32_MAX,
     .head_most = CPU_HEAD_MOST,
     .n_most = INT32_MAX,

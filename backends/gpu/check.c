@@ -12,6 +12,7 @@ static bool rounding(common_check *c, const pgd_weight_desc *w) {
 
 const common_rules gpu_rules = {
     .acts = FLOATS,
+    .gate_up_out = FLOATS,
     .rows = FLOATS | 1u << PGD_I32,
     .head_most = K_HEAD_MAX,
     .n_most = INT32_MAX - K_COLUMNS,
