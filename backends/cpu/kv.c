@@ -17,21 +17,20 @@
 
 #define LAYOUT_VERSION UINT64_C(0x7067642d63707533) // raised with each change of the layout
 #define CHUNK          256                          // elements turned at a time
-#define MOST_DIM       4096                         // cpu_check_kv
 
 static uint64_t round_up(uint64_t n, uint64_t to) {
     return (n + to - 1) / to * to;
 }
 
 static pgd_status check_desc(const pgd_device *d, const pgd_kv_desc *a) {
-    cpu_check c = {.code = PGD_OK};
-    if (!cpu_check_kv(&c, a)) {
+    common_check c = {.rules = &cpu_rules};
+    if (!common_check_kv(&c, a)) {
         return CPU_FAIL(d, c.code, "cache: %s", c.reason);
     }
     return PGD_OK;
 }
 
-// cpu_check_kv bounds each number, so that nothing here overflows.
+// common_check_kv bounds each number, so that nothing here overflows.
 static void layout(const pgd_kv_desc *a, pgd_kv *kv) {
     const uint64_t tokens = (uint64_t)(a->block_tokens == 0 ? 16 : a->block_tokens);
     const uint64_t heads = (uint64_t)a->heads;
@@ -268,19 +267,12 @@ static void load_range(const pgd_cpu_kernels *k, const kv_row *r, int64_t d0, in
 
 // ---- blocks as a whole -------------------------------------------------------------------------
 
-static pgd_status check_block(const pgd_device *d, const pgd_kv *kv, int32_t id) {
-    if (id < 0 || id >= kv->n_blocks) {
-        return CPU_FAIL(d, PGD_INVALID, "cache block %d of %d", (int)id, (int)kv->n_blocks);
-    }
-    return PGD_OK;
-}
-
 static pgd_status copy_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv, const pgd_pair *pairs,
                               uint32_t n) {
     PGD_TRY(cpu_not_recording(d, q, "copy_blocks"));
-    for (uint32_t i = 0; i < n; i++) {
-        PGD_TRY(check_block(d, kv, pairs[i].from));
-        PGD_TRY(check_block(d, kv, pairs[i].to));
+    common_check c = {.code = PGD_OK};
+    if (!common_check_pairs(&c, pairs, n, kv->n_blocks)) {
+        return CPU_FAIL(d, c.code, "%s", c.reason);
     }
     for (uint32_t i = 0; i < n; i++) {
         memmove(kv->base + (uint64_t)pairs[i].to * kv->block_bytes,
@@ -292,33 +284,11 @@ static pgd_status copy_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv, con
 // Checks an image and gives its address.
 static pgd_status open_image(const pgd_device *d, const pgd_kv *kv, const pgd_kv_image *a,
                              bool write, unsigned char **out) {
-    const pgd_kv_desc *c = &kv->desc;
+    common_check c = {.code = PGD_OK};
     uint64_t bytes = 0;
-    bool fits = true;
     void *p = NULL;
-    if (a->n_ids < 0 || (a->n_ids > 0 && a->ids == NULL)) {
-        return CPU_FAIL(d, PGD_INVALID, "a cache image of %d blocks", (int)a->n_ids);
-    }
-    for (int32_t i = 0; i < a->n_ids; i++) {
-        PGD_TRY(check_block(d, kv, a->ids[i]));
-    }
-    if (a->format == PGD_KV_NATIVE) {
-        fits = !__builtin_mul_overflow((uint64_t)a->n_ids, kv->block_bytes, &bytes);
-    } else if (a->format == PGD_KV_CANONICAL) {
-        if (a->n_tokens < 0 || a->n_tokens > (int64_t)a->n_ids * c->block_tokens ||
-            (a->dtype != PGD_F32 && a->dtype != PGD_BF16 && a->dtype != PGD_F16)) {
-            return CPU_FAIL(d, PGD_INVALID, "a cache image of %d tokens of %s in %d blocks",
-                            (int)a->n_tokens, pgd_dtype_name(a->dtype), (int)a->n_ids);
-        }
-        const uint64_t token_bytes = (uint64_t)c->layers * (uint64_t)c->heads *
-                                     (uint64_t)(c->k_dim + c->v_dim) * pgd_dtype_bytes(a->dtype);
-        fits = !__builtin_mul_overflow((uint64_t)a->n_tokens, token_bytes, &bytes);
-    } else {
-        return CPU_FAIL(d, PGD_UNSUPPORTED, "a cache image of format %d", (int)a->format);
-    }
-    if (!fits || a->mem.bytes < bytes) {
-        return CPU_FAIL(d, PGD_INVALID, "a cache image of %llu bytes in %llu",
-                        (unsigned long long)bytes, (unsigned long long)a->mem.bytes);
+    if (!common_check_image(&c, &kv->desc, kv->n_blocks, kv->block_bytes, a, &bytes)) {
+        return CPU_FAIL(d, c.code, "%s", c.reason);
     }
     PGD_TRY(cpu_range(d, "a cache image", a->mem.buffer, a->mem.offset, bytes, write, &p));
     *out = p;
@@ -343,7 +313,7 @@ static unsigned char *move_row(const pgd_cpu_kernels *k, const pgd_kv *kv, const
                                unsigned char *image) {
     const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
     const kv_row r = row_at(kv, layer, which, head, slot);
-    float values[MOST_DIM];
+    float values[CPU_HEAD_MOST];
     if (r.dtype == PGD_I8) { // a scale is that of a whole row
         if (read) {
             cpu_kv_int8(kv, layer, which, head, slot, 0, dim, values);

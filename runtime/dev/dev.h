@@ -151,6 +151,9 @@ typedef struct pgd_dev_place {
 //   fails  UNSUPPORTED if a place is F3 and allow_slow is 0; the sentence names the operations
 pgd_status pgd_dev_plan(pgd_dev *dev, const pgd_query *queries, uint32_t n,
                         pgd_dev_place *out) PGD_MUST_USE;
+// 1 when the plugin itself says that it runs this; the tables stay as they are. 0 for a plugin that
+// does not tell.
+int32_t pgd_dev_takes(const pgd_dev *dev, const pgd_query *query);
 
 // The exec to run ops on a queue with; scratch_bytes = the largest of the plan.
 pgd_status pgd_dev_exec_create(pgd_dev *dev, pgd_queue *queue, uint64_t scratch_bytes,
