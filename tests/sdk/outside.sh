@@ -73,8 +73,8 @@ grep -q "would run .* operations of this model slowly.*--allow-slow permits it" 
 [[ $(ask minimal --allow-slow) == *Paris* ]] || fail "minimal: $(cat "$work/stderr")"
 [[ $(ask naive) == *Paris* ]] || fail "naive: $(cat "$work/stderr")"
 
-# The tool that comes with the SDK, without the program: levels, and whole models whose arithmetic is
-# the host's.
+# The tool that comes with the SDK, without the program: levels, and whole models whose arithmetic
+# is the host's.
 conform="$sdk/bin/pagoda-conform"
 [[ -x $conform ]] || fail "the SDK has no pagoda-conform"
 # judge KIND OPTION...
