@@ -2,7 +2,7 @@
 #
 #   include/pagoda/{status,types,plugin,backend,ops}.h   lib/cmake/pagoda-sdk/*
 #   share/pagoda-sdk/{template,naive}                    bin/pagoda-conform (when it is built)
-#   share/doc/pagoda-sdk/{vendor,abi}.md, LICENSE
+#   share/doc/pagoda-sdk/{vendor,abi,ci}.md, LICENSE         share/pagoda-sdk/ci/*.yml
 set(PAGODA_SDK_SHARE ${CMAKE_INSTALL_DATADIR}/pagoda-sdk)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/pagoda-sdk)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pagoda-sdk-config.cmake.in
@@ -22,8 +22,10 @@ install(FILES ${PROJECT_BINARY_DIR}/pagoda-sdk-config.cmake
         DESTINATION ${package} COMPONENT pagoda-sdk)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/plugins/template ${PROJECT_SOURCE_DIR}/plugins/naive
         DESTINATION ${PAGODA_SDK_SHARE} COMPONENT pagoda-sdk)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/deploy/ci
+        DESTINATION ${PAGODA_SDK_SHARE} COMPONENT pagoda-sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/vendor.md ${PROJECT_SOURCE_DIR}/docs/abi.md
-        ${PROJECT_SOURCE_DIR}/LICENSE
+        ${PROJECT_SOURCE_DIR}/docs/ci.md ${PROJECT_SOURCE_DIR}/LICENSE
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/pagoda-sdk COMPONENT pagoda-sdk)
 if(TARGET pagoda_conform)
     install(TARGETS pagoda_conform RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT pagoda-sdk)

@@ -118,8 +118,8 @@ typedef struct pgd_dev_desc {
 //          whatever the plugin answers
 pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev **out) PGD_MUST_USE;
 void pgd_dev_close(pgd_dev *dev); // NULL is fine
-// Whether there are plugins for the name and the options are theirs; no device is opened but for pci
-// and uuid names.
+// Whether there are plugins for the name and the options are theirs; no device is opened but for
+// pci and uuid names.
 //   fails  INVALID, NOT_FOUND, UNAVAILABLE, INCOMPATIBLE as pgd_dev_open
 pgd_status pgd_dev_check(pgd_dev_registry *r, const char *uri) PGD_MUST_USE;
 

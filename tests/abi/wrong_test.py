@@ -110,8 +110,8 @@ class Wrong(unittest.TestCase):
         found = {d["plugin"]: d for d in json.loads(out)["devices"]}
         self.assertTrue(found[str(good)]["usable"])
         self.assertFalse(found[str(other)]["usable"])
-        self.assertIn(f"its kind is already given by {good}, which comes first; remove one of them, or "
-                      "name the one to use with --plugin", found[str(other)]["reason"])
+        self.assertIn(f"its kind is already given by {good}, which comes first; remove one of "
+                      "them, or name the one to use with --plugin", found[str(other)]["reason"])
         status, out, err = run("devices", "--explain", "--json", "--plugin",
                                FOLDER / "odd2/libpgd-odd2.so", "--plugin",
                                FOLDER / "odd1/libpgd-odd1.so")

@@ -11,8 +11,8 @@ typedef struct matrix_device {
     char uri[160];
     char plugin[1024]; // absolute; "" = there is none here
     char searched[1800];
-    char kind[16];     // real, double, null
-    int32_t level;     // that it must reach
+    char kind[16]; // real, double, null
+    int32_t level; // that it must reach
 } matrix_device;
 
 typedef struct matrix {

@@ -33,7 +33,7 @@ project(minimal LANGUAGES C)
 find_package(pagoda-sdk 0.2 REQUIRED)
 pagoda_sdk_plugin(minimal minimal_plugin.c)
 EOF
-echo '{"schema": 1, "kind": "minimal", "name": "Minimal", "vendor": "Acme", "version": "0.1.0",
+echo '{"schema": 1, "kind": "minimal", "name": "Minimal", "vendor": "pagoda", "version": "0.1.0",
     "role": "backend"}' >"$work/minimal/libpgd-minimal.json"
 
 for kind in template minimal naive; do
@@ -73,9 +73,34 @@ grep -q "would run .* operations of this model slowly.*--allow-slow permits it" 
 [[ $(ask minimal --allow-slow) == *Paris* ]] || fail "minimal: $(cat "$work/stderr")"
 [[ $(ask naive) == *Paris* ]] || fail "naive: $(cat "$work/stderr")"
 
-# pagoda-conform comes with the SDK where it is built.
-if [[ -x $sdk/bin/pagoda-conform ]]; then
-    "$sdk/bin/pagoda-conform" "$work/naive/build/libpgd-naive.so" --level 3 \
-        --soak 2s --cases 2 >"$work/log" 2>&1 ||
-        fail "naive is not of level 3: $(cat "$work/log")"
-fi
+# The tool that comes with the SDK, without the program: levels, and whole models whose arithmetic
+# is the host's.
+conform="$sdk/bin/pagoda-conform"
+[[ -x $conform ]] || fail "the SDK has no pagoda-conform"
+# judge KIND OPTION...
+judge() {
+    bare "$conform" "$work/$1/build/libpgd-$1.so" "${@:2}" >"$work/log" 2>&1 ||
+        fail "$1 ${*:2}: $(cat "$work/log")"
+}
+judge minimal --level 1 --loops 100
+grep -q "level 1 reached" "$work/log" || fail "minimal: $(cat "$work/log")"
+judge minimal --level 2 --only golden.llama-llama3
+judge naive --level 3 --soak 2s --cases 2
+grep -q "level 3 reached" "$work/log" || fail "naive: $(cat "$work/log")"
+
+# The first steps of docs/vendor.md, as they are written there.
+ln -s "$sdk" "$work/sdk"
+ln -s "$sdk/share/doc/pagoda-sdk" "$work/doc"
+for page in vendor abi ci; do
+    [[ -s $work/doc/$page.md ]] || fail "the SDK has no $page.md"
+done
+sed -n '/^## From copy to tokens/,/^| step/p' "$work/doc/vendor.md" | sed -n '/^```$/,/^```$/p' |
+    sed -e '/^```$/d' -e "s|DIR|$work/sdk|g" >"$work/steps"
+(($(wc -l <"$work/steps") >= 5)) || fail "docs/vendor.md has no first steps: $(cat "$work/steps")"
+mkdir "$work/empty"
+sed -i 's/--skip-missing$/--skip-missing || test $? -eq 77/' "$work/steps"
+(cd "$work/empty" && env -i "PATH=$build/bin:$PATH" "CC=$cc" bash -eu "$work/steps") \
+    >"$work/log" 2>&1 || fail "the first steps: $(cat "$work/log")"
+grep -q "finds no device on this machine" "$work/log" &&
+    grep -q "there to be copied and drives no device" "$work/log" ||
+    fail "the first steps: $(cat "$work/log")"

@@ -1,5 +1,6 @@
-"""The pipelines of deploy/ci do what they say: their commands are run, in order, in a vendor's folder
-that has the bundle, a plugin and a matrix; twice, so that the second run compares with the first.
+"""The pipelines of deploy/ci do what they say: their commands are run, in order, in a vendor's
+folder that has the bundle, a plugin and a matrix; again, to compare with the run before; and
+against a report with other tokens, to be told so.
 """
 
 import json
@@ -65,8 +66,9 @@ def run(commands, folder, bundle):
     told = ""
     for command in commands:
         assert "${{" not in command
-        done = subprocess.run(["bash", "-eo", "pipefail", "-c", command.replace(LEVEL, "--level 0")],
-                              cwd=folder, env=env, capture_output=True, text=True)
+        short = command.replace(LEVEL, "--level 0")
+        done = subprocess.run(["bash", "-eo", "pipefail", "-c", short], cwd=folder, env=env,
+                              capture_output=True, text=True)
         told += done.stdout + done.stderr
         if done.returncode != 0:
             return done.returncode, told

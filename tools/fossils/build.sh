@@ -81,4 +81,5 @@ for row in "${minors[@]}"; do
     plugin "$minor" naive 8d74aa1 "${naive[@]}"
 done
 host 0.1 51d3d63
+host 0.2 d3cc1ba
 ls -l "$out"/*/
