@@ -111,8 +111,9 @@ static void check_unusable(const char *text, const char *reason) {
     pgd_dev_registry_destroy(r);
 }
 
-#define SHA_START "012345678901234567890123456789012345678901234567890123456789abc"
-#define START     "{\"schema\":1,\"kind\":\"bad\",\"name\":\"N\",\"vendor\":\"V\",\"version\":\"1\","
+#define START "{\"schema\":1,\"kind\":\"bad\",\"name\":\"N\",\"vendor\":\"V\",\"version\":\"1\","
+
+#define SHA_START "012345678901234567890123456789012345678901234567890123456789abc" // 63 digits
 
 static void test_unusable(void **state) {
     (void)state;
