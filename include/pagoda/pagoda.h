@@ -74,7 +74,7 @@ typedef struct pgd_engine_options {
     uint32_t no_reserve_full_prompt; // 1: a prompt starts when its first chunk fits
     int32_t max_logprobs; // most log probabilities a request may ask for: up to 1024, 0 = 20,
                           // -1 = those of the whole vocabulary
-    const char *cache;               // folder; NULL = XDG_CACHE_HOME/pagoda, or HOME/.cache/pagoda
+    const char *cache;    // folder; NULL = XDG_CACHE_HOME/pagoda, or HOME/.cache/pagoda
     // Weights as the device lays them out, kept in the cache for the next start. NULL or "auto": of
     // models of 64 MiB and more, 20 GiB in all; "off"; or bytes ("4GiB"): of all models, so many.
     const char *weight_cache;

@@ -63,15 +63,14 @@ pgd_str pgd_str_cut(pgd_str s, char sep, pgd_str *rest) {
 }
 
 pgd_status pgd_text_reserve(pgd_text *t, size_t len) {
-    const int32_t fits = len < t->cap;
-    if (fits && !pgd_mem_is_armed()) {
+    if (len < t->cap) {
         return PGD_OK;
     }
     if (len > PTRDIFF_MAX / 2) {
         return PGD_MEM_FAIL("a text", len);
     }
-    size_t cap = fits ? t->cap : t->cap < 64 ? 64 : t->cap * 2;
-    cap = cap > len ? cap : len + 1;
+    size_t cap = t->cap < 64 ? 64 : t->cap * 2;
+    cap = cap > len && !pgd_mem_is_armed() ? cap : len + 1; // armed: the next one grows too
     char *grown = pgd_mem_realloc(t->ptr, cap, 1);
     if (grown == NULL) {
         return PGD_MEM_FAIL("a text", cap);

@@ -113,6 +113,8 @@ static void check_unusable(const char *text, const char *reason) {
 
 #define START "{\"schema\":1,\"kind\":\"bad\",\"name\":\"N\",\"vendor\":\"V\",\"version\":\"1\","
 
+#define SHA_START "012345678901234567890123456789012345678901234567890123456789abc" // 63 digits
+
 static void test_unusable(void **state) {
     (void)state;
     check_unusable("", "cannot be read");
@@ -137,6 +139,20 @@ static void test_unusable(void **state) {
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"matches\":\"x\"}", "\"matches\"");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"needs\":[\"\"]}", "\"needs\"");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"sha256\":\"ABC\"}", "'ABC'");
+    check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"sha256\":5}", "\"sha256\"");
+    check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"sha256\":\"" SHA_START "G\"}",
+                   "is not 64 digits");
+    check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"matches\":5}", "\"matches\"");
+    check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"needs\":[\"\"]}", "\"needs\"");
+    check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"needs\":[\"a\\u0000\"]}",
+                   "\"needs\"");
+    check_unusable("{\"schema\":1,\"kind\":\"uuid\"}", "reserved");
+    check_unusable("{\"schema\":1,\"kind\":\"pci\"}", "reserved");
+    check_unusable("{\"schema\":1,\"kind\":\"aaaaaaaaaaaaaaaaaaaaaaaaa\"}", "1 to 24");
+    // Nothing is wrong with a good checksum; the library is what is missed behind it.
+    check_unusable(START "\"role\":\"layer\",\"abi\":" ABI
+                         ",\"library\":\"x.so\",\"sha256\":\"" SHA_START "0\"}",
+                   "x.so is not there");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI "}", "\"library\"");
     check_unusable(START "\"role\":\"backend\",\"abi\":" ABI ",\"library\":\"libpgd-none.so\"}",
                    "libpgd-none.so is not there");

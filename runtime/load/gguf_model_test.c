@@ -13,7 +13,8 @@ typedef struct entry {
     const char *spec; // "KIND TEXT"; NULL = not in the file
 } entry;
 
-// Kinds: u u32, i i32, h i16, c i8, q u64, f f32, d f64, b bool, s string; U, F, S arrays, "," or "|" between their values.
+// Kinds: u u32, i i32, h i16, c i8, q u64, f f32, d f64, b bool, s string; U, F, S arrays, ","
+// or "|" between their values.
 static const entry base[] = {
     {"general.architecture", "s llama"},
     {"llama.block_count", "u 2"},

@@ -2,6 +2,12 @@
 // then files of tests/golden/gguf, which the gguf package wrote.
 #include "load/test_folder.h"
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 #include "base/mem.h"
 #include "base/rng.h"
 #include "load/gguf_write.h"
@@ -418,6 +424,88 @@ static void not_written(void **state) {
     }
 }
 
+static pgd_status write_to(const char *from, const char *to, const char *type) {
+    const pgd_load_gguf_write_desc desc = {.from = from, .to = to, .type = type};
+    return pgd_load_gguf_write(&desc);
+}
+
+// A disk that is full at any place, a folder in the way, a path that is too long.
+static void no_place_to_write(void **state) {
+    static const rlim_t sizes[] = {0, 64, 1500, 3000, 20000, 60000};
+    struct rlimit before;
+    test_folder f;
+    char to[160], part[180], folder[200];
+    static char longest[5000];
+    (void)state;
+    test_folder_make(&f);
+    (void)snprintf(to, sizeof(to), "%s/new.gguf", f.path);
+    (void)snprintf(part, sizeof(part), "%s.part", to);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const struct rlimit small = {.rlim_cur = sizes[i], .rlim_max = before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        const pgd_status status = write_to(GOLDEN "llama-llama3.gguf", to, "f32");
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_not_equal(status, PGD_OK);
+        test_says(status, "cannot be written");
+        assert_int_not_equal(access(part, F_OK), 0);
+        assert_int_not_equal(access(to, F_OK), 0);
+    }
+    assert_int_equal(mkdir(to, 0700), 0);
+    (void)snprintf(folder, sizeof(folder), "%s/in", to);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(write_to(GOLDEN "qwen2.gguf", to, "f16"), PGD_UNAVAILABLE);
+    test_says(PGD_UNAVAILABLE, "cannot be moved to");
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(rmdir(to), 0);
+    memset(longest, 'a', sizeof(longest) - 1);
+    memcpy(longest + sizeof(longest) - 6, ".gguf", 6);
+    assert_int_equal(write_to(GOLDEN "qwen2.gguf", longest, "f16"), PGD_OUT_OF_RANGE);
+    test_says(PGD_OUT_OF_RANGE, "a path of 5004 bytes");
+    test_folder_remove(&f);
+}
+
+// Models whose files do not agree, and blocks, which are not quantized again.
+static void unfit_to_write(void **state) {
+    static const struct {
+        const char *edit, *says;
+        pgd_status code;
+    } rows[] = {
+        {"s/\"num_hidden_layers\": *[0-9]*/\"num_hidden_layers\": 7/", "no tensor", PGD_NOT_FOUND},
+        {"s/\"vocab_size\": *[0-9]*/\"vocab_size\": 255/", "another shape", PGD_INVALID},
+        {"s/\"intermediate_size\": *[0-9]*/\"intermediate_size\": 32/", "another shape",
+         PGD_INVALID},
+    };
+    test_folder f;
+    char command[900], to[160], again[160];
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        test_folder_make(&f);
+        (void)snprintf(command, sizeof(command),
+                       "cp " PGD_TEST_SOURCE_DIR "/tests/golden/models/llama-default/* '%s' && "
+                       "sed -i '%s' '%s/config.json'",
+                       f.path, rows[i].edit, f.path);
+        assert_int_equal(system(command), 0);
+        (void)snprintf(to, sizeof(to), "%s/new.gguf", f.path);
+        const pgd_status status = write_to(f.path, to, "f16");
+        if (status != rows[i].code) {
+            fail_msg("row %zu: %d: %s", i, (int)status, pgd_fail_text(status));
+        }
+        test_says(rows[i].code, rows[i].says);
+        (void)snprintf(command, sizeof(command), "rm -r '%s'", f.path);
+        assert_int_equal(system(command), 0);
+    }
+    test_folder_make(&f);
+    (void)snprintf(to, sizeof(to), "%s/a.gguf", f.path);
+    (void)snprintf(again, sizeof(again), "%s/b.gguf", f.path);
+    assert_int_equal(write_to(GOLDEN "llama-llama3.gguf", to, "q8_0"), PGD_OK);
+    assert_int_equal(write_to(to, again, "q4_0"), PGD_INVALID);
+    test_says(PGD_INVALID, "only F32, F16 and BF16 are quantized");
+    assert_int_equal(remove(to), 0);
+    test_folder_remove(&f);
+}
+
 // Each allocation fails once: the status says so, nothing is left, neither memory nor a file.
 static void not_written_without_memory(void **state) {
     static const char *const from[] = {PGD_TEST_SOURCE_DIR "/tests/golden/models/llama-llama3",
@@ -465,12 +553,13 @@ static void bad_scales(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_file),     cmocka_unit_test(counts_and_front),
-        cmocka_unit_test(wrong_tensors), cmocka_unit_test(cuts_and_flips),
-        cmocka_unit_test(no_memory),     cmocka_unit_test(names),
-        cmocka_unit_test(split_sets),    cmocka_unit_test(configs),
-        cmocka_unit_test(bad_scales),    cmocka_unit_test(written),
-        cmocka_unit_test(not_written),   cmocka_unit_test(not_written_without_memory),
+        cmocka_unit_test(good_file),         cmocka_unit_test(counts_and_front),
+        cmocka_unit_test(wrong_tensors),     cmocka_unit_test(cuts_and_flips),
+        cmocka_unit_test(no_memory),         cmocka_unit_test(names),
+        cmocka_unit_test(split_sets),        cmocka_unit_test(configs),
+        cmocka_unit_test(bad_scales),        cmocka_unit_test(written),
+        cmocka_unit_test(not_written),       cmocka_unit_test(not_written_without_memory),
+        cmocka_unit_test(no_place_to_write), cmocka_unit_test(unfit_to_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

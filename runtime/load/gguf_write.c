@@ -343,8 +343,8 @@ static pgd_status write_all(writer *w) {
 // Writes beside the place and moves the file there when it is whole.
 static pgd_status write_file(writer *w) {
     char part[4096];
-    int n = snprintf(part, sizeof(part), "%s.part", w->desc->to);
-    if (n < 0 || (size_t)n >= sizeof(part)) {
+    const int n = snprintf(part, sizeof(part), "%s.part", w->desc->to);
+    if ((size_t)n >= sizeof(part)) {
         return pgd_fail(PGD_OUT_OF_RANGE, "a path of %d bytes; at most %zu are allowed", n,
                         sizeof(part) - 1);
     }

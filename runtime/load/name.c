@@ -13,23 +13,24 @@
 #include "os/dl.h"
 #include "os/file.h"
 
-#define PATH_CAP 4096
+#define PATH_CAP  4096
+#define PLACE_CAP 64 // of a place beside the program
 
 static pgd_status put(char *out, size_t cap, pgd_str path) {
     if (path.len >= cap) {
-        return pgd_fail(PGD_OUT_OF_RANGE, "a model path of %zu bytes; at most %zu are allowed",
-                        path.len, cap == 0 ? 0 : cap - 1);
+        return pgd_fail(PGD_OUT_OF_RANGE, "a model path of %zu bytes; fewer than %zu are allowed",
+                        path.len, cap);
     }
     memcpy(out, path.ptr, path.len);
     out[path.len] = '\0';
     return PGD_OK;
 }
 
-// 1 when <folder>/config.json is a file.
+// 1 when <folder>/config.json is a file. The folder's path is shorter than PATH_CAP + PLACE_CAP.
 static int32_t holds_config(const char *folder) {
-    char path[PATH_CAP];
-    int n = snprintf(path, sizeof(path), "%s/config.json", folder);
-    return n > 0 && (size_t)n < sizeof(path) && pgd_os_kind(path, NULL) == PGD_OS_REGULAR;
+    char path[PATH_CAP + PLACE_CAP + sizeof("/config.json")];
+    (void)snprintf(path, sizeof(path), "%s/config.json", folder);
+    return pgd_os_kind(path, NULL) == PGD_OS_REGULAR;
 }
 
 // Tries the places of the default model around a program or library; 1 and out when found.
@@ -41,10 +42,9 @@ static int32_t look_beside(const char *program, char out[PATH_CAP]) {
         return 0;
     }
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        char path[PATH_CAP];
-        int n = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - program), program, places[i]);
-        if (n > 0 && (size_t)n < sizeof(path) && holds_config(path) &&
-            pgd_os_real_path(path, out, PATH_CAP) == PGD_OK) {
+        char path[PATH_CAP + PLACE_CAP];
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - program), program, places[i]);
+        if (holds_config(path) && pgd_os_real_path(path, out, PATH_CAP) == PGD_OK) {
             return 1;
         }
     }

@@ -144,6 +144,72 @@ static void wrong_folders(void **state) {
     test_folder_remove(&f);
 }
 
+// A file that is another one than was opened is found when the weights are to be named.
+static void identity(void **state) {
+    (void)state;
+    test_folder f;
+    pgd_load_weights *w = NULL;
+    pgd_text first = {0};
+    pgd_text second = {0};
+    test_folder_make(&f);
+    write_shards(&f);
+    assert_int_equal(pgd_load_weights_open(f.path, &w), PGD_OK);
+    assert_int_equal(pgd_load_weights_identity(w, &first), PGD_OK);
+    assert_int_equal(pgd_load_weights_identity(w, &second), PGD_OK);
+    assert_string_equal(first.ptr, second.ptr);
+    assert_int_equal(strncmp(first.ptr, "file ", 5), 0);
+    for (uint64_t nth = 1; nth <= 2; nth++) {
+        pgd_text t = {0};
+        pgd_mem_fail_nth(nth);
+        assert_int_equal(pgd_load_weights_identity(w, &t), PGD_OUT_OF_MEMORY);
+        pgd_mem_fail_nth(0);
+        pgd_text_free(&t);
+    }
+    pgd_load_weights_give(w, pgd_load_weights_find(w, "a")->ptr, 4); // read again when it is used
+    pgd_load_weights_give(w, &first, sizeof(first));                 // not in a file: stays
+    static const uint8_t wanted[4] = {0, 1, 2, 3};
+    assert_memory_equal(pgd_load_weights_find(w, "a")->ptr, wanted, 4);
+    assert_int_equal(first.len, second.len);
+    write_tensors(&f, "model-2.safetensors", "{\"a\":" T("[1]", 0, 4) "}", 4);
+    assert_int_equal(pgd_load_weights_identity(w, &second), PGD_PRECONDITION);
+    test_says(PGD_PRECONDITION, "model-2.safetensors changed while it was read");
+    char path[160];
+    (void)snprintf(path, sizeof(path), "%s/model-2.safetensors", f.path);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(pgd_load_weights_identity(w, &second), PGD_PRECONDITION);
+    write_text(&f, "model-2.safetensors", ""); // for test_folder_remove
+    pgd_text_free(&first);
+    pgd_text_free(&second);
+    pgd_load_weights_close(w);
+    test_folder_remove(&f);
+}
+
+// Folders without weights, and with one file, until no allocation fails.
+static void other_folders_without_memory(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        const pgd_status end = kind == 0 ? PGD_UNSUPPORTED : PGD_OK;
+        pgd_status status = PGD_OUT_OF_MEMORY;
+        test_folder f;
+        test_folder_make(&f);
+        write_text(&f, "pytorch_model.bin.index.json", "{}");
+        if (kind == 1) {
+            write_tensors(&f, "model.safetensors", "{\"b\":" T("[2]", 0, 8) "}", 8);
+        }
+        for (uint64_t nth = 1; status != end; nth++) {
+            const uint64_t live = pgd_mem_live();
+            pgd_load_weights *w = NULL;
+            pgd_mem_fail_nth(nth);
+            status = pgd_load_weights_open(f.path, &w);
+            pgd_mem_fail_nth(0);
+            assert_true(status == end || status == PGD_OUT_OF_MEMORY);
+            pgd_load_weights_close(w);
+            assert_int_equal(pgd_mem_live(), live);
+        }
+        test_folder_remove(&f);
+    }
+}
+
 static void each_allocation_fails(void **state) {
     (void)state;
     test_folder f;
@@ -174,6 +240,8 @@ int main(void) {
         cmocka_unit_test(shards),
         cmocka_unit_test(wrong_indexes),
         cmocka_unit_test(wrong_folders),
+        cmocka_unit_test(identity),
+        cmocka_unit_test(other_folders_without_memory),
         cmocka_unit_test(each_allocation_fails),
     };
     return cmocka_run_group_tests_name("load.weights", tests, NULL, NULL);

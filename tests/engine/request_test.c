@@ -331,7 +331,7 @@ static void test_log_probabilities_of_the_prompt(void **state) {
     pgd_engine_destroy(engine);
 }
 
-// Minus one asks for all of the vocabulary, of tokens and of the prompt, and each token has a place.
+// Minus one asks for all of the vocabulary, of tokens and of the prompt; each token has a place.
 static void test_log_probabilities_of_all(void **state) {
     (void)state;
     static table t;
