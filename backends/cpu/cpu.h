@@ -186,8 +186,8 @@ void cpu_weight_row(const pgd_cpu_kernels *k, const pgd_weight *w, int64_t row, 
 
 unsigned char *cpu_kv_k(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
 unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
-// The n rows of a head from a token of a block of I8 on, V as [n][v_dim], K (which 0) as [k_dim][16]
-// where 16 divides token and tokens of a block, and their scales. The block holds them all.
+// The n rows of a head from a token of a block of I8 on, V as [n][v_dim], K (which 0) as
+// [k_dim][16] where 16 divides token and tokens of a block, and their scales. The block holds them.
 const int8_t *cpu_kv_int8_rows(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head,
                                int64_t slot, int64_t n, float *scales);
 // Elements [d0, d0 + n) of the row of a head and token in a block of I8, which 0: K, as f32.
