@@ -16,6 +16,32 @@ enum { // CUdevice_attribute
 enum { CUDA_HOST = 1, CUDA_DEVICE = 2 }; // CUmemorytype
 enum { CUDA_MAX_DYNAMIC_SHARED = 8 };    // CUfunction_attribute
 
+enum {                     // of cuBLASLt
+    CUDA_COMPUTE_F32 = 68, // cublasComputeType_t
+    CUDA_TRANSPOSED = 1,   // cublasOperation_t
+    CUDA_TRANS_A = 3,      // cublasLtMatmulDescAttributes_t
+    CUDA_WISH_SCRATCH = 1, // cublasLtMatmulPreferenceAttributes_t
+    CUDA_WISH_ALIGN_A = 5,
+    CUDA_ALGORITHM_BYTES = 64, // cublasLtMatmulAlgo_t
+};
+
+enum { CUDA_PROGRAMMATIC_SERIALIZATION = 6 }; // CUlaunchAttributeID
+
+typedef struct cuda_attribute { // CUlaunchAttribute
+    int32_t id;
+    int32_t reserved0;
+    _Alignas(8) unsigned char value[64];
+} cuda_attribute;
+
+typedef struct cuda_launch_config { // CUlaunchConfig
+    uint32_t groups[3];
+    uint32_t items[3];
+    uint32_t shared;
+    void *stream;
+    cuda_attribute *attributes;
+    uint32_t n_attributes;
+} cuda_launch_config;
+
 typedef struct cuda_copy_2d { // CUDA_MEMCPY2D
     size_t src_x;
     size_t src_y;
@@ -40,12 +66,19 @@ typedef int (*cuda_retain_fn)(void **out_context, int device);
 typedef int (*cuda_release_fn)(int device);
 typedef int (*cuda_current_fn)(void *context);
 typedef int (*cuda_copy_2d_fn)(const cuda_copy_2d *copy, void *stream);
+typedef int (*cuda_launch_ex_fn)(const cuda_launch_config *config, void *function, void **params,
+                                 void **extra);
 typedef int (*cuda_set_attribute_fn)(void *function, int what, int value);
 typedef int (*cuda_instantiate_fn)(void **out_exec, void *graph, unsigned long long flags);
 
 // The fat binary, made at build time where there is nvcc; else the list is empty.
 extern const gpu_stream_image cuda_images[];
 extern const gpu_stream_image cuda_tuned_images[];
+
+// overlap.c: whether the option and the device allow it; chips: those with code, "80 90a".
+bool cuda_overlaps(const pgd_host *host, const char *chips, int version, const char *arch);
+int cuda_launch_overlapping(cuda_launch_ex_fn call, void *function, const gpu_stream_grid *g,
+                            void *stream, void **params);
 
 // tuned.c
 extern const gpu_tuned cuda_tuned;

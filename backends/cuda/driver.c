@@ -55,7 +55,8 @@ enum {
     OWN_CURRENT,
     OWN_COPY_2D,
     OWN_INSTANTIATE,
-    OWN_SET_ATTRIBUTE
+    OWN_SET_ATTRIBUTE,
+    OWN_LAUNCH_EX
 };
 
 static const char *const own_names[] = {
@@ -66,6 +67,7 @@ static const char *const own_names[] = {
     [OWN_COPY_2D] = "cuMemcpy2DAsync_v2",
     [OWN_INSTANTIATE] = "cuGraphInstantiateWithFlags",
     [OWN_SET_ATTRIBUTE] = "cuFuncSetAttribute",
+    [OWN_LAUNCH_EX] = "?cuLaunchKernelEx",
     NULL,
 };
 
@@ -117,7 +119,33 @@ static int allow_shared(const gpu_stream_device *d, void *function, uint32_t byt
         function, CUDA_MAX_DYNAMIC_SHARED, (int)bytes);
 }
 
+static bool overlaps(const pgd_host *host, const gpu_stream_library *l, const char *arch_name) {
+    return l->own[OWN_LAUNCH_EX] != NULL &&
+           cuda_overlaps(host, CUDA_BUILT_CHIPS, l->version, arch_name);
+}
+
+static int launch_overlapping(const gpu_stream_device *d, void *function, const gpu_stream_grid *g,
+                              void *stream, void **params) {
+    return cuda_launch_overlapping((cuda_launch_ex_fn)d->library->own[OWN_LAUNCH_EX], function, g,
+                                   stream, params);
+}
+
 static const char *const libraries[] = {"libcuda.so.1", NULL};
+
+// cuBLASLt's numbers: cuda.h of this folder.
+static const char *const blaslt_libraries[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
+
+static const gpu_blaslt_vendor blaslt = {
+    .name = "cublaslt",
+    .prefix = "cublasLt",
+    .libraries = blaslt_libraries,
+    .compute_f32 = CUDA_COMPUTE_F32,
+    .transposed = CUDA_TRANSPOSED,
+    .trans_a = CUDA_TRANS_A,
+    .scratch = CUDA_WISH_SCRATCH,
+    .align_a = CUDA_WISH_ALIGN_A,
+    .algorithm_bytes = CUDA_ALGORITHM_BYTES,
+};
 
 static const gpu_stream_vendor vendor = {
     .kind = "cuda",
@@ -128,7 +156,10 @@ static const gpu_stream_vendor vendor = {
     .images = cuda_images,
     .tuned = &cuda_tuned,
     .tuned_images = cuda_tuned_images,
+    .blaslt = &blaslt,
     .allow_shared = allow_shared,
+    .overlaps = overlaps,
+    .launch_overlapping = launch_overlapping,
     .built_with = CUDA_BUILT_WITH,
     .error_text = error_text,
     .context_create = context_create,

@@ -1,6 +1,7 @@
 // The backend and its devices: what every GPU says in the same way.
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gpu.h"
@@ -100,6 +101,20 @@ static const gpu_tuned *tuned_of(const gpu_backend *self, const gpu_device_facts
     return t != NULL && t->usable(self->host, f, reason, bytes) ? t : NULL;
 }
 
+// The vendor's library of products, NULL and why not.
+static const char *library_of(const gpu_backend *self, char *reason, size_t bytes) {
+    reason[0] = '\0';
+    return self->driver->products == NULL
+               ? NULL
+               : self->driver->products(self->host, self->library, reason, bytes);
+}
+
+static int32_t library_rows(const pgd_host *host) {
+    const char *text = host->option == NULL ? NULL : host->option(host, "library_rows");
+    const long n = text == NULL ? 0 : strtol(text, NULL, 10);
+    return n > 0 && n < INT32_MAX ? (int32_t)n : GPU_LIBRARY_ROWS;
+}
+
 static pgd_status info(void *backend, uint32_t i, pgd_device_info *out) {
     const gpu_backend *self = backend;
     char reason[96];
@@ -127,6 +142,10 @@ static pgd_status info(void *backend, uint32_t i, pgd_device_info *out) {
         local.act_dtype = tuned->act_dtype;
         local.dot_dtype = tuned->dot_dtype;
     }
+    if (library_of(self, reason, sizeof(reason)) != NULL) { // x is to be of a weight's type
+        local.act_dtype = PGD_BF16;
+        local.caps &= ~(uint32_t)PGD_CAP_INVARIANT;
+    }
     snprintf(local.name, sizeof(local.name), "%s", f.name);
     snprintf(local.uri, sizeof(local.uri), "%s:%u", self->driver->kind, (unsigned)i);
     snprintf(local.pci, sizeof(local.pci), "%s", f.pci);
@@ -152,6 +171,8 @@ static pgd_status device_open(void *backend, uint32_t i, const pgd_device *next,
     self->driver = b->driver;
     self->facts = facts;
     self->tuned = tuned_of(b, &facts, self->plain_reason, sizeof(self->plain_reason));
+    self->library = library_of(b, self->library_reason, sizeof(self->library_reason));
+    self->library_rows = library_rows(b->host);
     pgd_status code = b->driver->open(b->host, b->library, i, &self->device);
     if (code != PGD_OK) {
         b->host->free(b->host, self);

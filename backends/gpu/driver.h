@@ -12,6 +12,8 @@
 #ifndef PGD_BACKENDS_GPU_DRIVER_H
 #define PGD_BACKENDS_GPU_DRIVER_H
 
+#include <stdbool.h>
+
 #include <pagoda/backend.h>
 #include <pagoda/plugin.h>
 
@@ -20,7 +22,8 @@
 enum {
     GPU_MEMORIES = PGD_PORTABLE_MEMORIES,
     GPU_PARAMS_BYTES = 512,
-    GPU_POINTS = 64, // time points of a queue that are told apart at once
+    GPU_POINTS = 64,        // time points of a queue that are told apart at once
+    GPU_LIBRARY_ROWS = 512, // of a step whose products are the library's, by default
 };
 
 // A launch: one of the portable kernels, or of the driver's own, over groups[0] x groups[1] x
@@ -44,6 +47,29 @@ typedef struct gpu_copy {
     uint64_t dst_pitch;
     uint64_t src_pitch;
 } gpu_copy;
+
+// y[m][n] = x[m][k] w[n][k]^T, and + add[m][n] where there is one (it may be y). Summed in f32, in
+// an order that nobody promises.
+typedef struct gpu_product_matrix {
+    void *memory; // NULL: there is none
+    uint64_t offset;
+    int64_t stride; // elements from row to row
+} gpu_product_matrix;
+
+typedef struct gpu_product_call {
+    gpu_product_matrix w;
+    gpu_product_matrix x;
+    gpu_product_matrix y;
+    gpu_product_matrix add;
+    int64_t m;
+    int64_t n;
+    int64_t k;
+    int32_t in;    // PGD_BF16 or PGD_F16: of w and x
+    int32_t out;   // of y and add: the same or PGD_F32
+    void *scratch; // memory
+    uint64_t scratch_offset;
+    uint64_t scratch_bytes;
+} gpu_product_call;
 
 // What a device is; the shared part fills in the rest of pgd_device_info.
 typedef struct gpu_device_facts {
@@ -111,6 +137,14 @@ typedef struct gpu_driver {
     // The queue goes on after slot `slot` of another queue of the device. Optional.
     pgd_status (*queue_wait)(const pgd_host *host, void *queue, void *other, uint32_t slot);
 
+    // ---- products by the vendor's library. Optional, both or none.
+    // [setup] Its name where it is there and wanted; NULL, and why it is not there if it is wanted.
+    const char *(*products)(const pgd_host *host, void *library, char *reason, size_t bytes);
+    // Not in a graph. UNSUPPORTED, without a sentence: the library does not take it, and nothing is
+    // enqueued. only_asks: that answer alone.
+    pgd_status (*product)(const pgd_host *host, void *queue, const gpu_product_call *call,
+                          bool only_asks);
+
     // ---- graphs. Optional, all or none: without them recorded launches are launched one by one.
     // What is launched, copied and filled after begin is recorded and does not run.
     pgd_status (*graph_begin)(const pgd_host *host, void *queue);
@@ -131,6 +165,18 @@ pgd_status gpu_plugin_probe(const pgd_host *host, const gpu_driver *driver, pgd_
     {                                                                              \
         .key = "kernels", .type = "str", .value = "",                              \
         .help = "file of compiled kernels that is used in place of those built in" \
+    }
+#define GPU_OPTION_DETERMINISTIC                                                              \
+    {                                                                                         \
+        .key = "deterministic", .type = "bool", .value = "on",                                \
+        .help = "off: products of many rows may be made by the vendor's library, whose sums " \
+                "depend on the number of rows"                                                \
+    }
+#define GPU_OPTION_LIBRARY_ROWS                                                         \
+    {                                                                                   \
+        .key = "library_rows", .type = "int", .value = "512",                           \
+        .help = "least rows of a step whose products the vendor's library makes, with " \
+                "deterministic=off"                                                     \
     }
 #define GPU_OPTION_START_SECONDS                              \
     {                                                         \

@@ -194,10 +194,24 @@ static bool is_wanted(const gpu_work *w, const gpu_sizes *sizes) {
     return w->when == GPU_ALWAYS || is_special == (w->when == GPU_IF_ONE_ROW);
 }
 
+// What a driver's graph records is for any count up to a size, so it is not the library's.
+static pgd_status run_library(const pgd_device *d, pgd_queue *q, const gpu_work *w,
+                              const gpu_sizes *sizes) {
+    q->by_library = false;
+    pgd_status code = sizes != NULL ? PGD_OK : gpu_library_run(d, q, w, rows_of(w, NULL));
+    if (code != PGD_OK) {
+        gpu_fault(q, code);
+    }
+    return code;
+}
+
 pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, const gpu_sizes *sizes) {
     const gpu_driver *driver = gpu_of(d)->driver;
     gpu_launch l = w->launch;
-    if (!is_wanted(w, sizes)) {
+    if (l.kernel == GPU_BY_LIBRARY) {
+        return run_library(d, q, w, sizes);
+    }
+    if (!is_wanted(w, sizes) || (w->is_own && q->by_library)) {
         return PGD_OK;
     }
     if (w->rows_axis >= 0) {
@@ -221,8 +235,15 @@ pgd_status gpu_run(const pgd_device *d, pgd_queue *q, const gpu_work *w, const g
     return code;
 }
 
-void gpu_emit(gpu_op *op, gpu_work *w, const void *params) {
+void gpu_add_work(gpu_op *op, gpu_work *w) {
     pgd_queue *q = op->x->queue;
+    if (op->code == PGD_OK) {
+        fail_op(op, q->recording != NULL ? gpu_record_work(op->d, q->recording, w)
+                                         : gpu_run(op->d, q, w, NULL));
+    }
+}
+
+void gpu_emit(gpu_op *op, gpu_work *w, const void *params) {
     const int32_t own = w->launch.kernel - PGD_PORTABLE_COUNT;
     const uint32_t bytes = own >= 0 ? gpu_of(op->d)->tuned->kernels[own].params_bytes
                                     : pgd_portable_kernels[w->launch.kernel].params_bytes;
@@ -234,6 +255,6 @@ void gpu_emit(gpu_op *op, gpu_work *w, const void *params) {
         return;
     }
     memcpy(w->launch.params, params, bytes);
-    fail_op(op, q->recording != NULL ? gpu_record_work(op->d, q->recording, w)
-                                     : gpu_run(op->d, q, w, NULL));
+    w->is_own = op->is_own;
+    gpu_add_work(op, w);
 }

@@ -1,6 +1,6 @@
 // What the files of this folder share: handles, addresses, and how an op becomes launches.
 //
-//   ops.c    slots, support        check.c  shapes an op takes
+//   ops.c    slots, support        check.c  what is taken
 //   op_*.c   the ops               emit.c   addresses, live rows, launches
 //   device.c memory.c queue.c graph.c weight.c kv.c   the other tables
 //
@@ -14,6 +14,7 @@
 #include <pagoda/ops.h>
 #include <pagoda/plugin.h>
 
+#include "common/common.h"
 #include "driver.h"
 
 #define GPU_ALIGN 128
@@ -43,6 +44,9 @@ typedef struct gpu_self {
     gpu_device_facts facts;
     const gpu_tuned *tuned; // NULL: only the portable kernels, and why
     char plain_reason[96];
+    const char *library; // name of the vendor's library of products, NULL: none, and why
+    char library_reason[96];
+    int32_t library_rows; // least rows of a step whose products are the library's
 } gpu_self;
 
 struct pgd_buffer {
@@ -50,12 +54,17 @@ struct pgd_buffer {
     uint64_t bytes;
 };
 
+typedef struct gpu_ring gpu_ring;
+
 struct pgd_queue {
     void *queue;              // the driver's
     _Atomic uint64_t given;   // highest number given out
     _Atomic uint64_t reached; // highest number known to be reached
     void *counters;           // GPU_COUNTERS_BYTES of zeros for tuned kernels, else NULL
     pgd_graph *recording;
+    gpu_ring *ring;        // of weights on their way, NULL until the first
+    bool has_no_ring;      // the driver has no memory that the host sees too
+    bool by_library;       // the last product that asked it was the library's
     _Atomic int32_t fault; // first failure of a launch or copy, PGD_OK
 };
 
@@ -128,22 +137,28 @@ pgd_status gpu_copy_now(const pgd_device *d, pgd_queue *q, const pgd_copy *list,
 pgd_status gpu_fill_now(const pgd_device *d, pgd_queue *q, const pgd_range *range,
                         uint32_t pattern) PGD_MUST_USE;
 
-// ---- check.c: shapes ---------------------------------------------------------------------------
+// ---- upload.c: weights from the host's pages ---------------------------------------------------
 
-typedef struct gpu_check {
-    pgd_status code;
-    char reason[96];
-} gpu_check;
+// Rows of host memory, one behind the other in `to` afterwards.
+typedef struct gpu_upload_rows {
+    const void *from;
+    uint64_t bytes; // of a row
+    uint64_t pitch; // in from
+    uint64_t rows;
+    pgd_buffer *to;
+    uint64_t to_offset;
+} gpu_upload_rows;
 
-bool gpu_refuse(gpu_check *c, pgd_status code, const char *fmt, ...) PGD_PRINTF(3, 4);
+// Most rows of so many bytes that gpu_upload takes at once, 0: none, the driver copies them.
+pgd_status gpu_upload_most(const pgd_device *d, pgd_queue *q, uint64_t bytes,
+                           int64_t *out_rows) PGD_MUST_USE;
+// The source is free when it returns. It waits for a slot of the ring, and for nothing else.
+pgd_status gpu_upload(const pgd_device *d, pgd_queue *q, const gpu_upload_rows *u) PGD_MUST_USE;
+void gpu_ring_destroy(const pgd_device *d, gpu_ring *r);
 
-typedef bool (*gpu_check_fn)(gpu_check *c, const void *args, const pgd_weight_desc *w,
-                             const pgd_kv_desc *kv);
-extern const gpu_check_fn gpu_checks[PGD_OP_COUNT];
-bool gpu_check_weight(gpu_check *c, const pgd_weight_desc *w);
-bool gpu_check_kv(gpu_check *c, const pgd_kv_desc *kv);
-// Part i of a desc with what the desc says about all; fields a smaller caller lacks are zero.
-pgd_weight_part gpu_weight_part(const pgd_weight_desc *w, uint32_t i);
+// ---- check.c, weight.c -------------------------------------------------------------------------
+
+extern const common_rules gpu_rules;
 // Layout of a weight by what it is used for.
 int32_t gpu_weight_layout(const pgd_weight_desc *w);
 
@@ -153,9 +168,13 @@ int32_t gpu_weight_layout(const pgd_weight_desc *w);
 // one row has a kernel of its own; tuned kernels have a range of rows each.
 enum { GPU_ALWAYS = 0, GPU_IF_SPLIT, GPU_IF_WHOLE, GPU_IF_ONE_ROW, GPU_IF_ROWS, GPU_IF_BETWEEN };
 
+// In place of a kernel: a product by the vendor's library, and its parameters (op_library.c).
+enum { GPU_BY_LIBRARY = -1 };
+
 // A launch and what makes its grid follow the live counts.
 typedef struct gpu_work {
     gpu_launch launch;
+    bool is_own;     // not wanted when the library took the product
     pgd_batch batch; // size 0: no batch
     int32_t rows_mode;
     int32_t rows_cap;
@@ -178,6 +197,7 @@ typedef struct gpu_op {
     pgd_batch local;
     int32_t rows_mode;
     int32_t cap; // rows the tensors hold
+    bool is_own; // of the launches from here on
     pgd_status code;
 } gpu_op;
 
@@ -198,6 +218,8 @@ k_rows gpu_rows(const gpu_op *op);
 int64_t gpu_array(gpu_op *op, const char *name, uint64_t offset, uint64_t bytes);
 // Runs or records the launch. params: the kernel's own struct.
 void gpu_emit(gpu_op *op, gpu_work *w, const void *params);
+// The same for work whose parameters stand in it.
+void gpu_add_work(gpu_op *op, gpu_work *w);
 // Most rows and keys of the steps that a driver's graph is recorded for.
 typedef struct gpu_sizes {
     int32_t rows;
@@ -248,6 +270,14 @@ uint64_t gpu_product_scratch(const pgd_device *d, const pgd_weight_desc *w, cons
 // The tuned kernels of a product and their scratch; NULL: the portable ones.
 const char *gpu_tuned_product(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
                               uint64_t *out_scratch);
+// op_library.c: the library's name and the scratch, NULL: it takes no step of this product.
+const char *gpu_library_product(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
+                                uint64_t *out_scratch);
+// Before the launches of a product, which it makes `own` where the library may take steps.
+void gpu_library_emit(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
+                      const pgd_weight *weight, const pgd_tensor *x);
+pgd_status gpu_library_run(const pgd_device *d, pgd_queue *q, const gpu_work *w,
+                           int32_t rows) PGD_MUST_USE;
 uint64_t gpu_attn_scratch(const pgd_device *d, const pgd_attn_args *a, const pgd_kv_desc *kv,
                           const pgd_batch *batch);
 const char *gpu_tuned_attn(const pgd_device *d, const pgd_attn_args *a, const pgd_kv_desc *kv,

@@ -197,11 +197,19 @@ static const native *choose(const pgd_graph *g) {
     return &g->natives[g->n_natives - 1];
 }
 
+// Steps of so many rows that the library takes their products go through the list, whose launches
+// are long enough to hide it.
+static bool is_for_library(const pgd_device *d, const pgd_graph *g) {
+    const pgd_batch_head *head = g->batch == NULL ? NULL : g->batch->mirror;
+    return gpu_of(d)->library != NULL && head != NULL && head->n_tokens >= gpu_of(d)->library_rows;
+}
+
 static pgd_status launch(const pgd_device *d, pgd_queue *q, pgd_graph *g) {
     PGD_TRY(gpu_not_recording(d, q, "graph launch"));
     PGD_TRY(check_counts(d, g));
-    return g->n_natives > 0 ? gpu_of(d)->driver->graph_launch(d->host, q->queue, choose(g)->graph)
-                            : run(d, q, g, NULL);
+    return g->n_natives > 0 && !is_for_library(d, g)
+               ? gpu_of(d)->driver->graph_launch(d->host, q->queue, choose(g)->graph)
+               : run(d, q, g, NULL);
 }
 
 const pgd_graph_table gpu_graph_table = {

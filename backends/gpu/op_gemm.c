@@ -21,7 +21,10 @@ static uint64_t rounded_bytes(const pgd_weight_desc *w, const pgd_tensor *x) {
 
 uint64_t gpu_product_scratch(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x) {
     uint64_t bytes = 0;
-    return gpu_tuned_product(d, w, x, &bytes) != NULL ? bytes : rounded_bytes(w, x);
+    uint64_t by_library = 0;
+    (void)gpu_library_product(d, w, x, &by_library);
+    bytes = gpu_tuned_product(d, w, x, &bytes) != NULL ? bytes : rounded_bytes(w, x);
+    return by_library > bytes ? by_library : bytes;
 }
 
 // x as f32 for the kernel: itself, or a rounded copy.
@@ -85,6 +88,7 @@ static void emit_matrices(gpu_op *op, const gpu_work *made, const k_gemm_params 
 static void emit_product(gpu_op *op, gpu_work *made, k_gemm_params *p, const pgd_weight *weight,
                          const pgd_tensor *x) {
     uint64_t bytes = 0;
+    gpu_library_emit(op, made, p, weight, x);
     if (gpu_tuned_product(op->d, &weight->desc, x, &bytes) != NULL) {
         gpu_of(op->d)->tuned->emit_product(op, made, p, weight, x);
         return;

@@ -24,6 +24,7 @@ typedef struct queue {
     gpu_stream_device *d;
     void *stream;
     void *events[GPU_POINTS];
+    gpu_blaslt *blaslt; // NULL: the library has no handle
 } queue;
 
 static pgd_status check(const pgd_host *host, gpu_stream_device *d, const char *call, int error) {
@@ -186,6 +187,7 @@ void gpu_stream_queue_destroy(const pgd_host *host, void *what) {
     gpu_stream_device *d = q->d;
     if (d->library->vendor->enter(d) == 0 && q->stream != NULL) {
         (void)d->api->stream_synchronize(q->stream);
+        gpu_blaslt_destroy(host, q->blaslt);
         for (int i = 0; i < GPU_POINTS; i++) {
             if (q->events[i] != NULL) {
                 (void)d->api->event_destroy(q->events[i]);
@@ -202,6 +204,7 @@ static pgd_status make_queue(const pgd_host *host, queue *q) {
     for (int i = 0; i < GPU_POINTS; i++) {
         MUST(host, q->d, event_create, &q->events[i], EVENT_DISABLE_TIMING);
     }
+    q->blaslt = gpu_blaslt_create(host, &q->d->library->blaslt);
     return PGD_OK;
 }
 
@@ -239,6 +242,13 @@ pgd_status gpu_stream_launch(const pgd_host *host, void *what, const gpu_launch 
         params[i] = &addresses[i];
     }
     params[GPU_MEMORIES] = (void *)(uintptr_t)l->params; // read before the call returns
+    if (own >= 0 && q->d->overlaps) {
+        const gpu_stream_grid grid = {
+            {l->groups[0], l->groups[1], l->groups[2]}, n_items, tuned->shared};
+        return check(host, q->d, "a launch that may overlap",
+                     q->d->library->vendor->launch_overlapping(q->d, q->d->functions[l->kernel],
+                                                               &grid, q->stream, params));
+    }
     return CALL(host, q->d, launch, q->d->functions[l->kernel], l->groups[0], l->groups[1],
                 l->groups[2], n_items, 1, 1, own >= 0 ? tuned->shared : 0, q->stream, params, NULL);
 }
@@ -287,6 +297,27 @@ pgd_status gpu_stream_fill(const pgd_host *host, void *what, void *where, uint64
     const memory *m = where;
     PGD_TRY(enter(host, q->d));
     return CALL(host, q->d, fill, m->address + offset, pattern, bytes / 4, q->stream);
+}
+
+static uint64_t address_of(const gpu_product_matrix *m) {
+    return m->memory == NULL ? 0 : ((const memory *)m->memory)->address + m->offset;
+}
+
+pgd_status gpu_stream_product(const pgd_host *host, void *what, const gpu_product_call *c,
+                              bool only_asks) {
+    queue *q = what;
+    const gpu_product_matrix scratch = {c->scratch, c->scratch_offset, 0};
+    const gpu_blaslt_call call = {.what = c,
+                                  .w = address_of(&c->w),
+                                  .x = address_of(&c->x),
+                                  .y = address_of(&c->y),
+                                  .add = address_of(&c->add),
+                                  .scratch = address_of(&scratch)};
+    if (q->blaslt == NULL) {
+        return PGD_UNSUPPORTED;
+    }
+    PGD_TRY(enter(host, q->d));
+    return gpu_blaslt_product(q->blaslt, &call, q->stream, only_asks);
 }
 
 pgd_status gpu_stream_flush(const pgd_host *host, void *what) {

@@ -16,6 +16,7 @@
 
 #include <stdatomic.h>
 
+#include "blaslt.h"
 #include "driver.h"
 #include "tuned.h"
 
@@ -64,7 +65,7 @@ enum {
     GPU_STREAM_CALLS(GPU_STREAM_NUMBER)
 #undef GPU_STREAM_NUMBER
         GPU_STREAM_COUNT,
-    GPU_STREAM_OWN = 8, // most calls of a vendor alone
+    GPU_STREAM_OWN = 10, // most calls of a vendor alone
 };
 
 // Error numbers that both use.
@@ -91,6 +92,7 @@ typedef struct gpu_stream_library {
     gpu_stream_call own[GPU_STREAM_OWN]; // in the order of own_names
     uint32_t n_devices;
     int version; // of the driver, as it says it
+    gpu_blaslt_library blaslt;
 } gpu_stream_library;
 
 typedef struct gpu_stream_device {
@@ -101,6 +103,7 @@ typedef struct gpu_stream_device {
     void *module;
     void *tuned_module; // NULL: the device has only the portable kernels
     void *functions[PGD_PORTABLE_COUNT + GPU_MOST_TUNED];
+    bool overlaps;        // tuned kernels may come before the one before them has ended
     void *setup;          // stream that fills new memories
     _Atomic int32_t lost; // 1 once a call said so
 } gpu_stream_device;
@@ -123,6 +126,12 @@ typedef struct gpu_stream_rows {
     int32_t src_is_host;
 } gpu_stream_rows;
 
+typedef struct gpu_stream_grid {
+    uint32_t groups[3];
+    uint32_t items;  // of a group
+    uint32_t shared; // bytes of dynamic shared memory
+} gpu_stream_grid;
+
 struct gpu_stream_vendor {
     const char *kind;
     const char *driver;             // "NVIDIA driver": in sentences
@@ -132,8 +141,14 @@ struct gpu_stream_vendor {
     const gpu_stream_image *images; // up to one with data NULL
     const gpu_tuned *tuned;         // NULL: none
     const gpu_stream_image *tuned_images;
+    const gpu_blaslt_vendor *blaslt; // NULL: none
     // Lets a function have so much dynamic shared memory. An error number.
     int (*allow_shared)(const gpu_stream_device *d, void *function, uint32_t bytes);
+    // Optional, both or none: whether tuned kernels of a device may be brought to its processors
+    // while the kernel before them runs, for which they wait by themselves; and such a launch.
+    bool (*overlaps)(const pgd_host *host, const gpu_stream_library *l, const char *arch);
+    int (*launch_overlapping)(const gpu_stream_device *d, void *function, const gpu_stream_grid *g,
+                              void *stream, void **params);
     const char *built_with; // compiler of the images, NULL: there are none
     // Text of an error number; NULL is fine.
     const char *(*error_text)(const gpu_stream_library *l, int error);
@@ -196,6 +211,9 @@ pgd_status gpu_stream_point_wait(const pgd_host *host, void *queue, uint32_t slo
                                  uint64_t timeout_ns) PGD_MUST_USE;
 pgd_status gpu_stream_queue_wait(const pgd_host *host, void *queue, void *other,
                                  uint32_t slot) PGD_MUST_USE;
+const char *gpu_stream_products(const pgd_host *host, void *library, char *reason, size_t bytes);
+pgd_status gpu_stream_product(const pgd_host *host, void *queue, const gpu_product_call *call,
+                              bool only_asks) PGD_MUST_USE;
 pgd_status gpu_stream_graph_begin(const pgd_host *host, void *queue) PGD_MUST_USE;
 pgd_status gpu_stream_graph_end(const pgd_host *host, void *queue, void **out_graph) PGD_MUST_USE;
 pgd_status gpu_stream_graph_launch(const pgd_host *host, void *queue, void *graph) PGD_MUST_USE;
@@ -210,7 +228,8 @@ void gpu_stream_graph_destroy(const pgd_host *host, void *device, void *graph);
     .queue_destroy = gpu_stream_queue_destroy, .launch = gpu_stream_launch,                  \
     .copy = gpu_stream_copy, .fill = gpu_stream_fill, .flush = gpu_stream_flush,             \
     .point = gpu_stream_point, .point_wait = gpu_stream_point_wait,                          \
-    .queue_wait = gpu_stream_queue_wait, .graph_begin = gpu_stream_graph_begin,              \
+    .queue_wait = gpu_stream_queue_wait, .products = gpu_stream_products,                    \
+    .product = gpu_stream_product, .graph_begin = gpu_stream_graph_begin,                    \
     .graph_end = gpu_stream_graph_end, .graph_launch = gpu_stream_graph_launch,              \
     .graph_destroy = gpu_stream_graph_destroy
 

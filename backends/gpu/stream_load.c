@@ -146,8 +146,16 @@ pgd_status gpu_stream_load(const pgd_host *host, const gpu_stream_vendor *v, voi
         host->free(host, l);
         return code;
     }
+    gpu_blaslt_load(host, v->blaslt, &l->blaslt);
     *out_library = l;
     return PGD_OK;
+}
+
+const char *gpu_stream_products(const pgd_host *host, void *library, char *reason, size_t bytes) {
+    const gpu_blaslt_library *l = &((const gpu_stream_library *)library)->blaslt;
+    (void)host;
+    snprintf(reason, bytes, "%s", l->reason);
+    return l->vendor == NULL ? NULL : l->vendor->name;
 }
 
 void gpu_stream_unload(const pgd_host *host, void *library) {
@@ -299,6 +307,7 @@ static pgd_status load_tuned(const pgd_host *host, gpu_stream_device *d, const c
             PGD_TRY(gpu_stream_error(host, l, k->name, v->allow_shared(d, *function, k->shared)));
         }
     }
+    d->overlaps = v->overlaps != NULL && v->overlaps(host, l, arch);
     return PGD_OK;
 }
 

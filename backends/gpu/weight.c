@@ -32,9 +32,18 @@ enum {
 K_BLOCK_LIST(BLOCK_EQUAL)
 #undef BLOCK_EQUAL
 
+int32_t gpu_weight_layout(const pgd_weight_desc *w) {
+    if (w->uses == PGD_USE_EMBED) {
+        return K_LAYOUT_ROWS;
+    }
+    return w->uses == PGD_USE_GATE_UP && w->n % 2 == 0 && w->scheme != PGD_SCHEME_PARTS
+               ? K_LAYOUT_GATED
+               : K_LAYOUT_PANELS;
+}
+
 static pgd_status check_desc(const pgd_device *d, const pgd_weight_desc *a) {
-    gpu_check c = {.code = PGD_OK};
-    if (!gpu_check_weight(&c, a)) {
+    common_check c = {.rules = &gpu_rules};
+    if (!common_check_weight(&c, a)) {
         return GPU_FAIL(d, c.code, "weight '%s': %s", a->name == NULL ? "" : a->name, c.reason);
     }
     return PGD_OK;
@@ -118,7 +127,7 @@ static pgd_status layout(const pgd_device *d, const pgd_weight_desc *a, uint64_t
         PGD_TRY(add_rows(d, w, format_of(a->scheme, a->dtype), a->n));
     }
     for (uint32_t i = 0; a->scheme == PGD_SCHEME_PARTS && i < a->n_parts; i++) {
-        const pgd_weight_part p = gpu_weight_part(a, i);
+        const pgd_weight_part p = common_weight_part(a, i);
         PGD_TRY(add_rows(d, w, format_of(p.scheme, p.dtype), p.row_count));
     }
     return w->n_matrices > 0 ? place(d, w, from, out_bytes)
@@ -223,9 +232,15 @@ static pgd_status pack_rows(const pgd_device *d, pgd_queue *q, const pgd_weight 
 static pgd_status pack_host(const pgd_device *d, pgd_queue *q, const pgd_weight *w, const stored *s,
                             const pgd_range *scratch) {
     const uint64_t row = (uint64_t)s->to.k * pgd_dtype_bytes(s->to.format);
-    const int64_t most = row == 0 ? 0 : (int64_t)(scratch->bytes / row);
+    if (row == 0) {
+        return PGD_OK;
+    }
+    const int64_t room = (int64_t)(scratch->bytes / row);
+    int64_t ring = 0;
+    PGD_TRY(gpu_upload_most(d, q, row, &ring));
+    const int64_t most = ring > 0 && ring < room ? ring : room;
     const k_view view = {.at = (int64_t)scratch->offset, .s0 = s->to.k, .dtype = s->to.format};
-    for (int64_t r = 0; r < s->n && row > 0; r += most) {
+    for (int64_t r = 0; r < s->n; r += most) {
         const int64_t n = s->n - r < most ? s->n - r : most;
         const uint64_t at = s->offset + (uint64_t)r * s->pitch;
         const pgd_copy c = {.dst = scratch->buffer,
@@ -235,7 +250,13 @@ static pgd_status pack_host(const pgd_device *d, pgd_queue *q, const pgd_weight 
                             .rows = (uint64_t)n,
                             .dst_pitch = row,
                             .src_pitch = s->pitch};
-        PGD_TRY(gpu_copy_now(d, q, &c, 1));
+        const gpu_upload_rows u = {.from = (const char *)s->source->ptr + at,
+                                   .bytes = row,
+                                   .pitch = s->pitch,
+                                   .rows = (uint64_t)n,
+                                   .to = scratch->buffer,
+                                   .to_offset = scratch->offset};
+        PGD_TRY(ring > 0 ? gpu_upload(d, q, &u) : gpu_copy_now(d, q, &c, 1));
         PGD_TRY(pack_rows(d, q, w, &s->to, scratch->buffer->memory, view, s->first + r, n));
     }
     return PGD_OK;
@@ -301,7 +322,7 @@ static pgd_status check_source(const pgd_device *d, const pgd_source *s, const p
 static pgd_status check_prepare(const pgd_device *d, const pgd_weight_desc *a, const pgd_weight *w,
                                 const pgd_range *scratch) {
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        const pgd_weight_part p = gpu_weight_part(a, i);
+        const pgd_weight_part p = common_weight_part(a, i);
         PGD_TRY(check_source(d, &p.data, &p, columns_bytes(format_of(p.scheme, p.dtype), p.cols)));
         if (p.scheme == PGD_SCHEME_INT8) {
             PGD_TRY(check_source(d, &p.scales, &p, sizeof(float)));
@@ -324,7 +345,7 @@ static pgd_status pack_parts(const pgd_device *d, pgd_queue *q, const pgd_weight
     int64_t first = 0;
     PGD_TRY(gpu_fill_now(d, q, &all, 0)); // rows behind the last
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        const pgd_weight_part p = gpu_weight_part(a, i);
+        const pgd_weight_part p = common_weight_part(a, i);
         PGD_TRY(p.row_count == 0 ? PGD_OK : pack_part(d, q, w, &p, scratch, first));
         first += p.row_count;
     }

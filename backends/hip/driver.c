@@ -113,6 +113,21 @@ static int graph_instantiate(const gpu_stream_device *d, void *graph, void **out
 static const char *const libraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                         "libamdhip64.so", NULL};
 
+// hipBLASLt's numbers, from its public headers; not compared by a test.
+static const char *const blaslt_libraries[] = {"libhipblaslt.so.1", "libhipblaslt.so.0", NULL};
+
+static const gpu_blaslt_vendor blaslt = {
+    .name = "hipblaslt",
+    .prefix = "hipblasLt",
+    .libraries = blaslt_libraries,
+    .compute_f32 = HIP_COMPUTE_F32,
+    .transposed = HIP_TRANSPOSED,
+    .trans_a = HIP_TRANS_A,
+    .scratch = HIP_WISH_SCRATCH,
+    .align_a = -1,
+    .algorithm_bytes = HIP_ALGORITHM_BYTES,
+};
+
 static const gpu_stream_vendor vendor = {
     .kind = "hip",
     .driver = "ROCm runtime",
@@ -120,6 +135,7 @@ static const gpu_stream_vendor vendor = {
     .names = names,
     .own_names = own_names,
     .images = hip_images,
+    .blaslt = &blaslt,
     .built_with = HIP_BUILT_WITH,
     .error_text = error_text,
     .context_create = context_create,

@@ -12,6 +12,14 @@ enum { // hipDeviceAttribute_t, the numbers since ROCm 4.5
 
 enum { HIP_TO_DEVICE = 1, HIP_TO_HOST = 2, HIP_ON_DEVICE = 3 }; // hipMemcpyKind
 
+enum {                        // of hipBLASLt
+    HIP_COMPUTE_F32 = 2,      // hipblasComputeType_t
+    HIP_TRANSPOSED = 112,     // hipblasOperation_t
+    HIP_TRANS_A = 0,          // hipblasLtMatmulDescAttributes_t
+    HIP_WISH_SCRATCH = 1,     // hipblasLtMatmulPreferenceAttributes_t
+    HIP_ALGORITHM_BYTES = 24, // hipblasLtMatmulAlgo_t
+};
+
 // Room for hipDeviceProp_t, which has 792 bytes up to ROCm 5 and 1472 from ROCm 6 on. Its name is
 // the first 256; the name of the chip ("gfx942:sramecc+:xnack-") moved between the two.
 enum { HIP_PROPERTIES_BYTES = 8192, HIP_PROPERTIES_NAME = 256 };

@@ -3,6 +3,8 @@
 
 static const pgd_option options[] = {
     GPU_OPTION_KERNELS,
+    GPU_OPTION_DETERMINISTIC,
+    GPU_OPTION_LIBRARY_ROWS,
     GPU_OPTION_START_SECONDS,
 };
 

@@ -72,7 +72,8 @@ typedef struct pgd_engine_options {
     uint32_t no_prefix_caching;      // 1: prompts are always computed, never read from the cache
     uint32_t no_chunked_prefill;     // 1: a prompt runs in one step or waits
     uint32_t no_reserve_full_prompt; // 1: a prompt starts when its first chunk fits
-    int32_t max_logprobs;            // most log probabilities a request may ask for, 0 = 20
+    int32_t max_logprobs; // most log probabilities a request may ask for: up to 1024, 0 = 20,
+                          // -1 = those of the whole vocabulary
     const char *cache;               // folder; NULL = XDG_CACHE_HOME/pagoda, or HOME/.cache/pagoda
     // Weights as the device lays them out, kept in the cache for the next start. NULL or "auto": of
     // models of 64 MiB and more, 20 GiB in all; "off"; or bytes ("4GiB"): of all models, so many.
@@ -241,7 +242,7 @@ typedef struct pgd_request_desc {
     uint32_t include_stop;        // 1: the text ends behind what stopped it, not before
     uint32_t keep_special;        // 1: special tokens are part of the text
     uint32_t has_logprobs;        // 1: log probabilities of the tokens,
-    int32_t n_logprobs;           // and of the likeliest so many (0 to max_logprobs)
+    int32_t n_logprobs;           // and of the likeliest so many (0 to max_logprobs; -1 = all)
     uint32_t has_prompt_logprobs; // 1: the same for the prompt; it is computed, not read
     int32_t n_prompt_logprobs;    // from the prefix cache
     uint32_t reserved0;

@@ -251,7 +251,7 @@ typedef struct k_sample_params {
 // Rows of a stored matrix into a packed weight, or one packed row out as f32.
 typedef struct k_pack_params {
     k_weight w;
-    k_view rows; // of the matrix; dtype is the weight's (pack; blocks are bytes) or f32 (unpack)
+    k_view rows; // of the matrix; dtype is the weight's (pack; blocks: bytes) or a float (unpack)
     k_i32 first; // row of the weight that rows begin with
     k_i32 n;
 } k_pack_params;

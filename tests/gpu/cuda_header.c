@@ -65,6 +65,20 @@ TAKES(event_record, cuEventRecord((CUevent)0, (CUstream)0));
 TAKES(graph_launch, cuGraphLaunch((CUgraphExec)0, (CUstream)0));
 SAME(CUDA_MAX_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 TAKES(set_attribute, cuFuncSetAttribute((CUfunction)0, (CUfunction_attribute)8, 0));
+SAME(CUDA_PROGRAMMATIC_SERIALIZATION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+_Static_assert(sizeof(cuda_attribute) == sizeof(CUlaunchAttribute), "CUlaunchAttribute");
+_Static_assert(offsetof(cuda_attribute, value) == offsetof(CUlaunchAttribute, value), "its value");
+SAME(sizeof(((CUlaunchAttributeValue *)0)->programmaticStreamSerializationAllowed), 4);
+_Static_assert(sizeof(cuda_launch_config) == sizeof(CUlaunchConfig), "CUlaunchConfig");
+#define LAUNCH_AT(ours, theirs) \
+    _Static_assert(offsetof(cuda_launch_config, ours) == offsetof(CUlaunchConfig, theirs), #ours)
+LAUNCH_AT(items, blockDimX);
+LAUNCH_AT(shared, sharedMemBytes);
+LAUNCH_AT(stream, hStream);
+LAUNCH_AT(attributes, attrs);
+LAUNCH_AT(n_attributes, numAttrs);
+TAKES(launch_ex,
+      cuLaunchKernelEx((const CUlaunchConfig *)0, (CUfunction)0, (void **)0, (void **)0));
 TAKES(instantiate, cuGraphInstantiateWithFlags((CUgraphExec *)0, (CUgraph)0, 0ull));
 _Static_assert(sizeof(CUdeviceptr) == sizeof(uint64_t) && sizeof(CUdevice) == sizeof(int), "sizes");
 _Static_assert(sizeof(CUuuid) == 16 && sizeof(api.init) == sizeof(void *), "sizes");

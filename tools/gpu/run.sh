@@ -122,13 +122,24 @@ bench() {
             --device "$device" --deterministic $mode --weight-cache off --json "$@"
     done
 }
+# The same with tuned kernels that start while the one before them ends; CUDA alone has that.
+bench_overlap() {
+    local options=${device#*\{}
+    [[ $device == cuda* ]] || return 0
+    [[ $device == *\{* ]] && options=";${options%\}}" || options=
+    device="${device%%\{*}{overlap=on$options}" bench "$@"
+}
 if [ $dry = 1 ]; then
-    bench nano-b1 "$root/models/nano" --input-len 8 --output-len 3 --repeat 1 --warmup 0 \
-        --max-model-len 64
+    nano=("$root/models/nano" --input-len 8 --output-len 3 --repeat 1 --warmup 0
+          --max-model-len 64)
+    bench nano-b1 "${nano[@]}"
+    bench_overlap nano-b1-overlap "${nano[@]}"
 else
     for shape in llama-3.2-1b llama-3.1-8b; do
         model=synthetic:$shape
         bench $shape-b1 $model --batch-size 1 --input-len 128 --output-len 129 --repeat 1
+        bench_overlap $shape-b1-overlap $model --batch-size 1 --input-len 128 --output-len 129 \
+            --repeat 1
         bench $shape-b64 $model --batch-size 64 --input-len 16 --context 1024 --output-len 33 \
             --max-num-seqs 64 --repeat 1 --warmup 0
         bench $shape-b256 $model --batch-size 256 --input-len 16 --context 1024 --output-len 17 \

@@ -46,10 +46,15 @@ typedef struct double_settings {
     int64_t lose;       // the device is lost after n launches, 0 = never
     int64_t hang;       // 1: init does not return
     int64_t f64;        // 0: no double precision (Level Zero only), 1
+    int64_t blas_none;  // 1: the library of products knows no algorithm
+    int64_t blas_fail;  // its n-th product fails, 0 = none
+    int64_t blas_wrong; // 1: its products are wrong
     int64_t no_wait;    // calls that do nothing: 1 what a host waits by, 2 event wait of a stream
 } double_settings;
 
-const double_settings *double_settings_get(void);
+#define DOUBLE_SHARED __attribute__((visibility("default"))) // with another stand-in library
+
+DOUBLE_SHARED const double_settings *double_settings_get(void);
 const char *double_error_text(int error);
 
 // Starts the device; hangs if asked to.
@@ -94,6 +99,17 @@ int double_launch(double_stream *s, void *kernel, const unsigned groups[3], unsi
                   void *const *params);
 int double_copy_rows(double_stream *s, const double_copy *copy);
 int double_fill(double_stream *s, uint64_t dst, uint32_t pattern, size_t n);
+// One product of a library, in the order of the stream; column-major, as cuBLASLt has it:
+// y [n, m] = w^T x + add, w [k, n], x [k, m].
+typedef struct double_product {
+    uint64_t w, x, add, y; // addresses of the device; add 0: none
+    int64_t m, n, k;
+    int64_t w_stride, x_stride, add_stride, y_stride;
+    int in;  // type of w and x: 2 f16, 14 bf16
+    int out; // of add and y: the same, or 0 f32
+} double_product;
+DOUBLE_SHARED int double_multiply(double_stream *s, const double_product *p);
+int double_product_run(const double_product *p); // product.c
 int double_event_create(double_event **out);
 int double_event_destroy(double_event *e);
 int double_event_record(double_event *e, double_stream *s);

@@ -35,6 +35,9 @@ static const struct {
     {"lose", offsetof(double_settings, lose)},
     {"hang", offsetof(double_settings, hang)},
     {"f64", offsetof(double_settings, f64)},
+    {"blas_none", offsetof(double_settings, blas_none)},
+    {"blas_fail", offsetof(double_settings, blas_fail)},
+    {"blas_wrong", offsetof(double_settings, blas_wrong)},
     {"no_wait", offsetof(double_settings, no_wait)},
 };
 

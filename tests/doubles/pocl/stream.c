@@ -16,7 +16,7 @@
 
 #define PARAMS_BYTES 512
 
-enum { COMMAND_LAUNCH, COMMAND_COPY, COMMAND_FILL, COMMAND_RECORD, COMMAND_WAIT };
+enum { COMMAND_LAUNCH, COMMAND_COPY, COMMAND_FILL, COMMAND_RECORD, COMMAND_WAIT, COMMAND_PRODUCT };
 
 typedef struct command {
     struct command *next;
@@ -26,6 +26,7 @@ typedef struct command {
     uint64_t addresses[PGD_PORTABLE_MEMORIES];
     unsigned char params[PARAMS_BYTES];
     double_copy copy;
+    double_product product;
     uint64_t dst; // of a fill
     uint64_t n;
     uint32_t pattern;
@@ -192,17 +193,19 @@ static void run(double_stream *s, const command *c) {
         error = double_cl_finish(s->cl);
     }
     if (error == DOUBLE_OK && atomic_load(&sticky) == DOUBLE_OK) {
-        error = c->kind == COMMAND_LAUNCH ? run_launch(s, c)
-                : c->kind == COMMAND_COPY ? run_copy(&c->copy)
-                : c->kind == COMMAND_FILL ? run_fill(c)
-                : c->kind == COMMAND_WAIT ? wait_for(c->event, c->count)
-                                          : DOUBLE_OK;
+        error = c->kind == COMMAND_LAUNCH    ? run_launch(s, c)
+                : c->kind == COMMAND_COPY    ? run_copy(&c->copy)
+                : c->kind == COMMAND_FILL    ? run_fill(c)
+                : c->kind == COMMAND_WAIT    ? wait_for(c->event, c->count)
+                : c->kind == COMMAND_PRODUCT ? double_product_run(&c->product)
+                                             : DOUBLE_OK;
     }
     if (error == DOUBLE_ILLEGAL_ADDRESS) {
         fprintf(stderr, "stand-in device: %s reaches outside of its memory\n",
-                c->kind == COMMAND_LAUNCH ? pgd_portable_kernels[c->kernel].name
-                : c->kind == COMMAND_COPY ? "a copy"
-                                          : "a fill");
+                c->kind == COMMAND_LAUNCH    ? pgd_portable_kernels[c->kernel].name
+                : c->kind == COMMAND_COPY    ? "a copy"
+                : c->kind == COMMAND_PRODUCT ? "a product"
+                                             : "a fill");
     }
     if (error != DOUBLE_OK) {
         lose(error);
@@ -345,6 +348,11 @@ int double_copy_rows(double_stream *s, const double_copy *copy) {
 int double_fill(double_stream *s, uint64_t dst, uint32_t pattern, size_t n) {
     const command c = {.kind = COMMAND_FILL, .dst = dst, .n = n, .pattern = pattern};
     return dst % 4 != 0 ? DOUBLE_INVALID : append(s, &c);
+}
+
+int double_multiply(double_stream *s, const double_product *p) {
+    const command c = {.kind = COMMAND_PRODUCT, .product = *p};
+    return s->capturing != NULL ? DOUBLE_CAPTURING : append(s, &c);
 }
 
 // ---- events ------------------------------------------------------------------------------------

@@ -1,0 +1,431 @@
+// Products by a vendor's library: a driver that runs the portable kernels as plain C and multiplies
+// for itself, so that both ways are compared bit by bit. The numbers are small whole ones, whose
+// sums are exact in any order.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu.h"
+#include "portable/emulated.h"
+
+enum { CAP = 6, LIVE = 5, MEMORY = 96 << 20 };
+
+// What the library is to do, and what it did.
+static int32_t refuses;  // asked, it takes nothing
+static int32_t fails_at; // its n-th product fails, 0: none
+static int32_t n_asked;
+static int32_t n_made;
+static int64_t columns_made;
+static int32_t n_graph_launches;
+
+// ---- a host and a driver -----------------------------------------------------------------------
+
+static pgd_status fails(const pgd_host *h, pgd_status code, const char *file, int32_t line,
+                        const char *fmt, ...) {
+    (void)h;
+    (void)file;
+    (void)line;
+    (void)fmt;
+    return code;
+}
+
+static void *take(const pgd_host *h, uint64_t bytes, uint64_t align) {
+    (void)h;
+    (void)align;
+    return calloc(1, (size_t)bytes);
+}
+
+static void give(const pgd_host *h, void *ptr) {
+    (void)h;
+    free(ptr);
+}
+
+static const pgd_host host = {.size = sizeof(host), .fail = fails, .alloc = take, .free = give};
+
+static pgd_status create(const pgd_host *h, void *device, uint64_t bytes, int32_t place,
+                         void **out) {
+    (void)h;
+    (void)device;
+    (void)place;
+    *out = aligned_alloc(256, (size_t)bytes);
+    memset(*out, 0, (size_t)bytes);
+    return PGD_OK;
+}
+
+static void destroy(const pgd_host *h, void *device, void *memory) {
+    (void)h;
+    (void)device;
+    free(memory);
+}
+
+static pgd_status queue_create(const pgd_host *h, void *device, int32_t role, void **out) {
+    (void)h;
+    (void)role;
+    *out = device;
+    return PGD_OK;
+}
+
+static void queue_destroy(const pgd_host *h, void *queue) {
+    (void)h;
+    (void)queue;
+}
+
+static int32_t is_captured;
+
+static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
+    k_u8 *memories[GPU_MEMORIES];
+    (void)h;
+    (void)queue;
+    for (int i = 0; i < GPU_MEMORIES; i++) {
+        memories[i] = l->memories[i];
+    }
+    assert_in_range(l->kernel, 0, PGD_PORTABLE_COUNT - 1);
+    return is_captured || pgd_emulator_run(pgd_emulated_kernels[l->kernel], l->groups,
+                                           pgd_portable_kernels[l->kernel].n_items, memories,
+                                           l->params) == 0
+               ? PGD_OK
+               : PGD_INTERNAL;
+}
+
+static float bf16_at(const gpu_product_matrix *m, int64_t row, int64_t i) {
+    uint16_t half = 0;
+    float value = 0;
+    memcpy(&half, (const char *)m->memory + m->offset + 2 * (row * m->stride + i), sizeof(half));
+    const uint32_t bits = (uint32_t)half << 16;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static char *f32_at(const gpu_product_matrix *m, int64_t row, int64_t i) {
+    return (char *)m->memory + m->offset + 4 * (row * m->stride + i);
+}
+
+static void multiply(const gpu_product_call *c) {
+    for (int64_t m = 0; m < c->m; m++) {
+        for (int64_t n = 0; n < c->n; n++) {
+            float sum = 0;
+            float old = 0;
+            for (int64_t k = 0; k < c->k; k++) {
+                sum += bf16_at(&c->x, m, k) * bf16_at(&c->w, n, k);
+            }
+            if (c->add.memory != NULL) {
+                memcpy(&old, f32_at(&c->add, m, n), sizeof(old));
+                sum += old;
+            }
+            memcpy(f32_at(&c->y, m, n), &sum, sizeof(sum));
+        }
+    }
+}
+
+static pgd_status product(const pgd_host *h, void *queue, const gpu_product_call *c,
+                          bool only_asks) {
+    (void)h;
+    (void)queue;
+    assert_int_equal(is_captured, 0);
+    assert_int_equal(c->in, PGD_BF16);
+    assert_int_equal(c->out, PGD_F32);
+    assert_true(c->scratch_bytes > 0 && c->scratch_offset % 256 == 0);
+    if (only_asks) {
+        n_asked++;
+        return refuses ? PGD_UNSUPPORTED : PGD_OK;
+    }
+    if (++n_made == fails_at) {
+        return PGD_UNSUPPORTED;
+    }
+    columns_made += c->n;
+    multiply(c);
+    return PGD_OK;
+}
+
+static pgd_status graph_begin(const pgd_host *h, void *queue) {
+    (void)h;
+    (void)queue;
+    is_captured = 1;
+    return PGD_OK;
+}
+
+static pgd_status graph_end(const pgd_host *h, void *queue, void **out) {
+    (void)h;
+    is_captured = 0;
+    *out = queue;
+    return PGD_OK;
+}
+
+static pgd_status graph_launch(const pgd_host *h, void *queue, void *graph) {
+    (void)h;
+    (void)queue;
+    (void)graph;
+    n_graph_launches++;
+    return PGD_OK;
+}
+
+static void graph_destroy(const pgd_host *h, void *device, void *graph) {
+    (void)h;
+    (void)device;
+    (void)graph;
+}
+
+static const gpu_driver driver = {.kind = "test",
+                                  .create = create,
+                                  .destroy = destroy,
+                                  .queue_create = queue_create,
+                                  .queue_destroy = queue_destroy,
+                                  .launch = launch,
+                                  .product = product,
+                                  .graph_begin = graph_begin,
+                                  .graph_end = graph_end,
+                                  .graph_launch = graph_launch,
+                                  .graph_destroy = graph_destroy};
+
+// ---- a device with one product -----------------------------------------------------------------
+
+typedef struct setup {
+    gpu_self self;
+    pgd_device d;
+    pgd_queue *q;
+    pgd_buffer *memory; // batch, x 1 MiB, y 2 MiB, bias 3 MiB, weight 4 MiB, scratch 32 MiB
+    pgd_weight *w;
+    pgd_batch_head head;
+    pgd_batch batch;
+    pgd_exec x;
+    pgd_gemm_args args;
+    int64_t y_n;
+} setup;
+
+static pgd_tensor tensor(pgd_buffer *b, uint64_t offset, int32_t dtype, int64_t rows, int64_t n) {
+    return (pgd_tensor){.buffer = b,
+                        .offset = offset,
+                        .dtype = dtype,
+                        .rank = 2,
+                        .shape = {rows, n},
+                        .stride = {n, 1}};
+}
+
+// Whole numbers from -1 to 1, as bf16.
+static void fill(char *to, int64_t n) {
+    static const uint16_t values[] = {0xbf80, 0x0000, 0x3f80, 0x3f80, 0xbf80};
+    static uint32_t state = 1;
+    for (int64_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        memcpy(to + 2 * i, &values[(state >> 16) % 5], 2);
+    }
+}
+
+static void open_setup(setup *s, uint32_t uses, int64_t n, int64_t k) {
+    const pgd_queue_desc queue = {.size = sizeof(queue)};
+    const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = MEMORY};
+    memset(s, 0, sizeof(*s));
+    s->self = (gpu_self){.host = &host, .driver = &driver, .library = "testlt", .library_rows = 3};
+    s->d = (pgd_device){.size = sizeof(s->d), .self = &s->self, .host = &host};
+    assert_int_equal(gpu_queue_table.create(&s->d, &queue, &s->q), PGD_OK);
+    assert_int_equal(gpu_memory_table.create(&s->d, &buffer, &s->memory), PGD_OK);
+    const pgd_weight_desc desc = {
+        .size = sizeof(desc), .uses = uses, .dtype = PGD_BF16, .n = n, .k = k, .max_rows = CAP};
+    const pgd_range dst = {s->memory, 4 << 20, 28 << 20};
+    assert_int_equal(gpu_weight_table.adopt(&s->d, &desc, &dst, &s->w), PGD_OK);
+    fill((char *)s->memory->memory + (4 << 20), 14 << 20);
+    fill((char *)s->memory->memory + (1 << 20), CAP * k);
+    s->head.n_tokens = LIVE;
+    memcpy(s->memory->memory, &s->head, sizeof(s->head));
+    s->batch = (pgd_batch){.size = sizeof(s->batch),
+                           .cap_tokens = CAP,
+                           .cap_seqs = CAP,
+                           .cap_out = CAP,
+                           .mem = s->memory,
+                           .mirror = &s->head};
+    s->x = (pgd_exec){.size = sizeof(s->x),
+                      .dev = &s->d,
+                      .queue = s->q,
+                      .scratch = {s->memory, 32 << 20, 64 << 20}};
+    s->y_n = (uses & PGD_USE_GATE_UP) != 0 ? n / 2 : n;
+    s->args = (pgd_gemm_args){.size = sizeof(s->args),
+                              .rows = PGD_ROWS_TOKENS,
+                              .batch = &s->batch,
+                              .w = s->w,
+                              .x = tensor(s->memory, 1 << 20, PGD_BF16, CAP, k),
+                              .y = tensor(s->memory, 2 << 20, PGD_F32, CAP, s->y_n)};
+    refuses = fails_at = n_asked = n_made = n_graph_launches = 0;
+    columns_made = 0;
+}
+
+static void close_setup(setup *s) {
+    gpu_weight_table.destroy(&s->d, s->w);
+    gpu_memory_table.destroy(&s->d, s->memory);
+    gpu_queue_table.destroy(&s->d, s->q);
+}
+
+static pgd_status run(setup *s) {
+    const pgd_gate_up_args gated = {.size = sizeof(gated),
+                                    .rows = PGD_ROWS_TOKENS,
+                                    .batch = &s->batch,
+                                    .w = s->w,
+                                    .x = s->args.x,
+                                    .out = s->args.y,
+                                    .bias = s->args.bias};
+    return s->y_n != s->w->desc.n ? gpu_op_gate_up(&s->x, &gated) : gpu_op_gemm(&s->x, &s->args);
+}
+
+// y with 7 in every element before, by the kernels and as it comes; all CAP rows are compared.
+static pgd_status both_ways(setup *s) {
+    const size_t bytes = (size_t)(CAP * s->y_n) * sizeof(float);
+    float *y = (float *)(void *)((char *)s->memory->memory + (2 << 20));
+    float *want = malloc(bytes);
+    for (int i = 0; i < 2; i++) {
+        for (int64_t j = 0; j < CAP * s->y_n; j++) {
+            y[j] = 7.0f;
+        }
+        s->self.library = i == 0 ? NULL : "testlt";
+        const pgd_status code = run(s);
+        if (code != PGD_OK) {
+            free(want);
+            return code;
+        }
+        if (i == 0) {
+            assert_int_equal(n_asked + n_made, 0);
+            memcpy(want, y, bytes);
+        }
+    }
+    assert_memory_equal(y, want, bytes);
+    free(want);
+    return PGD_OK;
+}
+
+// ---- tests -------------------------------------------------------------------------------------
+
+static void test_a_product_in_parts(void **state) {
+    (void)state;
+    setup s;
+    open_setup(&s, PGD_USE_GEMM, 2500, 4096); // 16 MiB are 2048 columns
+    assert_int_equal(both_ways(&s), PGD_OK);
+    assert_int_equal(n_asked, 2);
+    assert_int_equal(n_made, 2);
+    assert_int_equal(columns_made, 2500);
+    close_setup(&s);
+}
+
+static void test_the_residual_is_added_once(void **state) {
+    (void)state;
+    setup s;
+    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    s.args.aux_kind = PGD_AUX_ADD;
+    s.args.aux = s.args.y;
+    assert_int_equal(both_ways(&s), PGD_OK);
+    assert_int_equal(n_made, 2);
+    refuses = 1; // the second shape alone would do too
+    n_asked = n_made = 0;
+    assert_int_equal(both_ways(&s), PGD_OK);
+    assert_int_equal(n_made, 0);
+    close_setup(&s);
+}
+
+static void test_both_halves(void **state) {
+    (void)state;
+    setup s;
+    open_setup(&s, PGD_USE_GATE_UP, 2 * 1030, 4096); // parts of 1024 columns of y
+    assert_int_equal(both_ways(&s), PGD_OK);
+    assert_int_equal(n_made, 2);
+    assert_int_equal(columns_made, 2 * 1030);
+    close_setup(&s);
+}
+
+static void test_a_failure_at_first_is_made_good(void **state) {
+    (void)state;
+    setup s;
+    open_setup(&s, PGD_USE_GEMM, 100, 64);
+    s.args.aux_kind = PGD_AUX_ADD;
+    s.args.aux = s.args.y;
+    fails_at = 1;
+    assert_int_equal(both_ways(&s), PGD_OK);
+    assert_int_equal(n_made, 1);
+    close_setup(&s);
+}
+
+static void test_a_failure_in_the_middle_is_told(void **state) {
+    (void)state;
+    setup s;
+    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    fails_at = 2;
+    assert_int_equal(both_ways(&s), PGD_INTERNAL);
+    assert_int_equal(atomic_load(&s.q->fault), PGD_INTERNAL);
+    close_setup(&s);
+}
+
+static void test_what_is_not_the_librarys(void **state) {
+    (void)state;
+    setup s;
+    open_setup(&s, PGD_USE_GEMM, 100, 64);
+    s.head.n_tokens = 2; // few rows
+    memcpy(s.memory->memory, &s.head, sizeof(s.head));
+    assert_int_equal(both_ways(&s), PGD_OK);
+    s.head.n_tokens = LIVE;
+    memcpy(s.memory->memory, &s.head, sizeof(s.head));
+    s.args.bias = tensor(s.memory, 3 << 20, PGD_F32, 1, 100);
+    s.args.bias.rank = 1;
+    s.args.bias.shape[0] = 100;
+    s.args.bias.stride[0] = 1;
+    assert_int_equal(both_ways(&s), PGD_OK);
+    s.args.bias = (pgd_tensor){0};
+    s.args.act = PGD_ACT_SILU;
+    assert_int_equal(both_ways(&s), PGD_OK);
+    s.args.act = 0;
+    s.args.alpha = 0.5f;
+    assert_int_equal(both_ways(&s), PGD_OK);
+    assert_int_equal(n_asked + n_made, 0);
+    s.args.alpha = 1.0f; // and the same without all that is
+    assert_int_equal(both_ways(&s), PGD_OK);
+    assert_int_equal(n_made, 1);
+    close_setup(&s);
+}
+
+static void test_scratch_is_planned(void **state) {
+    (void)state;
+    setup s;
+    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    s.x.scratch.bytes = gpu_product_scratch(&s.d, &s.w->desc, &s.args.x);
+    assert_int_equal(run(&s), PGD_OK);
+    s.x.scratch.bytes--;
+    assert_int_equal(run(&s), PGD_INVALID);
+    close_setup(&s);
+}
+
+// A driver's graph has the own kernels for any count; steps for the library go through the list.
+static void test_recorded_steps(void **state) {
+    (void)state;
+    const pgd_graph_desc desc = {.size = sizeof(desc)};
+    pgd_graph *g = NULL;
+    setup s;
+    open_setup(&s, PGD_USE_GEMM, 100, 64);
+    assert_int_equal(gpu_graph_table.begin(&s.d, s.q, &desc), PGD_OK);
+    assert_int_equal(run(&s), PGD_OK);
+    assert_int_equal(gpu_graph_table.end(&s.d, s.q, &g), PGD_OK);
+    assert_int_equal(n_asked + n_made, 0);
+    s.head.n_tokens = 2;
+    assert_int_equal(gpu_graph_table.launch(&s.d, s.q, g), PGD_OK);
+    assert_int_equal(n_graph_launches, 1);
+    assert_int_equal(n_made, 0);
+    s.head.n_tokens = LIVE;
+    assert_int_equal(gpu_graph_table.launch(&s.d, s.q, g), PGD_OK);
+    assert_int_equal(n_graph_launches, 1);
+    assert_int_equal(n_made, 1);
+    gpu_graph_table.destroy(&s.d, g);
+    close_setup(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_product_in_parts),
+        cmocka_unit_test(test_the_residual_is_added_once),
+        cmocka_unit_test(test_both_halves),
+        cmocka_unit_test(test_a_failure_at_first_is_made_good),
+        cmocka_unit_test(test_a_failure_in_the_middle_is_told),
+        cmocka_unit_test(test_what_is_not_the_librarys),
+        cmocka_unit_test(test_scratch_is_planned),
+        cmocka_unit_test(test_recorded_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,309 @@
+// Weights through the ring: a driver that copies as late as it may, when somebody waits for a later
+// number. So a slot that is filled again too early, or a copy from the source itself after the
+// call, gives other bytes than the plain way.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu.h"
+#include "portable/emulated.h"
+
+enum { N = 1100, K = 8192, MOST_LATE = 4096 }; // 17 MiB of bf16: more than the ring has
+
+// ---- a host and a driver -----------------------------------------------------------------------
+
+static pgd_status map_code;    // of map
+static int32_t n_created;      // memories of staging
+static int32_t n_destroyed;    // the same
+static int32_t n_team;         // runs of the team
+static int32_t most_in_flight; // copies that waited at once
+static int32_t fails_at;       // the n-th copy, 0: none
+static int32_t n_copies;
+
+typedef struct late {
+    int32_t is_copy;
+    gpu_copy copy;
+    gpu_launch launch;
+} late;
+
+static late *lates;
+static int32_t n_lates;
+static int32_t n_done;
+static int32_t reached[GPU_POINTS]; // lates before each point
+static void *staging;
+
+static pgd_status fails(const pgd_host *h, pgd_status code, const char *file, int32_t line,
+                        const char *fmt, ...) {
+    (void)h;
+    (void)file;
+    (void)line;
+    (void)fmt;
+    return code;
+}
+
+static void *take(const pgd_host *h, uint64_t bytes, uint64_t align) {
+    (void)h;
+    (void)align;
+    return calloc(1, (size_t)bytes);
+}
+
+static void give(const pgd_host *h, void *ptr) {
+    (void)h;
+    free(ptr);
+}
+
+// Three workers, the last first.
+static void team_run(const pgd_host *h, pgd_team_fn fn, void *arg) {
+    (void)h;
+    n_team++;
+    for (uint32_t i = 3; i > 0; i--) {
+        fn(arg, i - 1, 3);
+    }
+}
+
+static const pgd_host host = {
+    .size = sizeof(host), .fail = fails, .alloc = take, .free = give, .team_run = team_run};
+
+static pgd_status create(const pgd_host *h, void *device, uint64_t bytes, int32_t place,
+                         void **out) {
+    (void)h;
+    (void)device;
+    *out = calloc(1, (size_t)bytes);
+    if (place == PGD_PLACE_STAGING) {
+        n_created++;
+        staging = *out;
+    }
+    return PGD_OK;
+}
+
+static void destroy(const pgd_host *h, void *device, void *memory) {
+    (void)h;
+    (void)device;
+    n_destroyed += memory == staging;
+    free(memory);
+}
+
+static pgd_status map(const pgd_host *h, void *device, void *memory, void **out) {
+    (void)h;
+    (void)device;
+    *out = memory;
+    return map_code;
+}
+
+static pgd_status queue_create(const pgd_host *h, void *device, int32_t role, void **out) {
+    (void)h;
+    (void)role;
+    *out = device;
+    return PGD_OK;
+}
+
+static void queue_destroy(const pgd_host *h, void *queue) {
+    (void)h;
+    (void)queue;
+}
+
+static void run_copy(const gpu_copy *c) {
+    unsigned char *to = (unsigned char *)c->dst + c->dst_offset;
+    const unsigned char *from = c->src == NULL ? (const unsigned char *)(uintptr_t)c->src_offset
+                                               : (const unsigned char *)c->src + c->src_offset;
+    for (uint64_t i = 0; i < c->rows; i++) {
+        memcpy(to + i * c->dst_pitch, from + i * c->src_pitch, c->bytes);
+    }
+}
+
+static void run_launch(const gpu_launch *l) {
+    k_u8 *memories[GPU_MEMORIES];
+    for (int i = 0; i < GPU_MEMORIES; i++) {
+        memories[i] = l->memories[i];
+    }
+    assert_int_equal(pgd_emulator_run(pgd_emulated_kernels[l->kernel], l->groups,
+                                      pgd_portable_kernels[l->kernel].n_items, memories, l->params),
+                     0);
+}
+
+static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
+    (void)h;
+    (void)queue;
+    assert_in_range(n_lates, 0, MOST_LATE - 1);
+    lates[n_lates++] = (late){.launch = *l};
+    return PGD_OK;
+}
+
+static pgd_status copy(const pgd_host *h, void *queue, const gpu_copy *c) {
+    int32_t n = 1;
+    (void)h;
+    (void)queue;
+    if (++n_copies == fails_at) {
+        return PGD_DEVICE_LOST;
+    }
+    for (int32_t i = n_done; i < n_lates; i++) {
+        n += lates[i].is_copy;
+    }
+    most_in_flight = n > most_in_flight ? n : most_in_flight;
+    assert_in_range(n_lates, 0, MOST_LATE - 1);
+    lates[n_lates++] = (late){.is_copy = 1, .copy = *c};
+    return PGD_OK;
+}
+
+static pgd_status fill_now(const pgd_host *h, void *queue, void *memory, uint64_t offset,
+                           uint64_t bytes, uint32_t pattern) {
+    (void)h;
+    (void)queue;
+    assert_int_equal(pattern, 0);
+    memset((unsigned char *)memory + offset, 0, bytes);
+    return PGD_OK;
+}
+
+static pgd_status point(const pgd_host *h, void *queue, uint32_t slot) {
+    (void)h;
+    (void)queue;
+    reached[slot] = n_lates;
+    return PGD_OK;
+}
+
+static pgd_status point_wait(const pgd_host *h, void *queue, uint32_t slot, uint64_t timeout_ns) {
+    (void)h;
+    (void)queue;
+    (void)timeout_ns;
+    for (; n_done < reached[slot]; n_done++) {
+        if (lates[n_done].is_copy) {
+            run_copy(&lates[n_done].copy);
+        } else {
+            run_launch(&lates[n_done].launch);
+        }
+    }
+    return PGD_OK;
+}
+
+static gpu_driver driver = {.kind = "test",
+                            .create = create,
+                            .destroy = destroy,
+                            .map = map,
+                            .queue_create = queue_create,
+                            .queue_destroy = queue_destroy,
+                            .launch = launch,
+                            .copy = copy,
+                            .fill = fill_now,
+                            .point = point,
+                            .point_wait = point_wait};
+
+// ---- a weight ----------------------------------------------------------------------------------
+
+// The packed bytes of a weight whose rows lie `cols` apart in the source; the caller frees them.
+static pgd_status packed(int64_t cols, unsigned char **out, uint64_t *out_bytes) {
+    const pgd_queue_desc queue = {.size = sizeof(queue)};
+    const uint64_t bytes = (uint64_t)(N * cols * 2);
+    unsigned char *source = malloc(bytes);
+    gpu_self self = {.host = &host, .driver = &driver};
+    pgd_device d = {.size = sizeof(d), .self = &self, .host = &host};
+    pgd_weight_desc desc = {
+        .size = sizeof(desc), .uses = PGD_USE_GEMM, .dtype = PGD_BF16, .n = N, .k = K};
+    const pgd_weight_part part = {.rows = N,
+                                  .cols = cols,
+                                  .row_count = N,
+                                  .col_start = cols - K,
+                                  .col_count = K,
+                                  .data = {.ptr = source, .bytes = bytes}};
+    pgd_weight_plan plan = {.size = sizeof(plan)};
+    pgd_buffer *buffer = NULL;
+    pgd_buffer *scratch = NULL;
+    pgd_queue *q = NULL;
+    pgd_weight *w = NULL;
+    uint32_t state = 1;
+    for (uint64_t i = 0; i < bytes; i++) {
+        state = state * 1664525u + 1013904223u;
+        source[i] = (unsigned char)(state >> 24);
+    }
+    desc.parts = &part;
+    desc.n_parts = 1;
+    desc.part_stride = sizeof(part);
+    n_created = n_destroyed = n_team = most_in_flight = n_copies = n_lates = n_done = 0;
+    staging = NULL;
+    assert_int_equal(gpu_queue_table.create(&d, &queue, &q), PGD_OK);
+    assert_int_equal(gpu_weight_table.plan(&d, &desc, &plan), PGD_OK);
+    const pgd_buffer_desc room = {.size = sizeof(room), .bytes = plan.bytes};
+    const pgd_buffer_desc free_room = {.size = sizeof(free_room), .bytes = plan.scratch};
+    assert_int_equal(gpu_memory_table.create(&d, &room, &buffer), PGD_OK);
+    assert_int_equal(gpu_memory_table.create(&d, &free_room, &scratch), PGD_OK);
+    const pgd_range dst = {buffer, 0, plan.bytes};
+    const pgd_range in = {scratch, 0, plan.scratch};
+    const pgd_status code = gpu_weight_table.prepare(&d, q, &desc, &dst, &in, &w);
+    memset(source, 0xee, bytes); // the caller's again
+    *out_bytes = plan.bytes;
+    *out = malloc(plan.bytes);
+    memcpy(*out, buffer->memory, plan.bytes);
+    gpu_weight_table.destroy(&d, w);
+    gpu_queue_table.destroy(&d, q);
+    gpu_memory_table.destroy(&d, buffer);
+    gpu_memory_table.destroy(&d, scratch);
+    free(source);
+    return code;
+}
+
+static void test_the_ring_gives_the_same_bytes(void **state) {
+    static const int64_t widths[] = {K, K + 64}; // rows that follow each other, and a part of rows
+    (void)state;
+    for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
+        unsigned char *plain = NULL;
+        unsigned char *ring = NULL;
+        uint64_t bytes = 0;
+        driver.map = NULL;
+        assert_int_equal(packed(widths[i], &plain, &bytes), PGD_OK);
+        assert_int_equal(n_created + n_team, 0);
+        driver.map = map;
+        assert_int_equal(packed(widths[i], &ring, &bytes), PGD_OK);
+        assert_memory_equal(plain, ring, bytes);
+        assert_int_equal(n_created, 1);
+        assert_int_equal(n_destroyed, 1);
+        assert_int_equal(n_team, 5); // 4 MiB each
+        assert_int_equal(n_copies, 5);
+        assert_int_equal(most_in_flight, 4);
+        free(plain);
+        free(ring);
+    }
+}
+
+static void test_memory_that_the_host_does_not_see(void **state) {
+    (void)state;
+    unsigned char *bytes = NULL;
+    uint64_t n = 0;
+    map_code = PGD_UNSUPPORTED;
+    assert_int_equal(packed(K, &bytes, &n), PGD_OK);
+    assert_int_equal(n_created, 1); // asked once
+    assert_int_equal(n_destroyed, 1);
+    assert_int_equal(n_team, 0);
+    free(bytes);
+    map_code = PGD_OUT_OF_MEMORY;
+    assert_int_equal(packed(K, &bytes, &n), PGD_OUT_OF_MEMORY);
+    assert_int_equal(n_destroyed, 1);
+    free(bytes);
+    map_code = PGD_OK;
+}
+
+static void test_a_copy_that_fails(void **state) {
+    (void)state;
+    unsigned char *bytes = NULL;
+    uint64_t n = 0;
+    fails_at = 3;
+    assert_int_equal(packed(K, &bytes, &n), PGD_DEVICE_LOST);
+    assert_int_equal(n_destroyed, 1);
+    free(bytes);
+    fails_at = 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_ring_gives_the_same_bytes),
+        cmocka_unit_test(test_memory_that_the_host_does_not_see),
+        cmocka_unit_test(test_a_copy_that_fails),
+    };
+    lates = calloc(MOST_LATE, sizeof(*lates));
+    const int code = cmocka_run_group_tests(tests, NULL, NULL);
+    free(lates);
+    return code;
+}
