@@ -1,5 +1,6 @@
 """/metrics against what vLLM has: names, labels, buckets and their meaning."""
 import re
+import time
 
 import pytest
 
@@ -119,17 +120,19 @@ def test_answers_by_route(start):
 def test_durations_by_route(start):
     """Of 12 steps of 20 ms, streamed or not, and of what takes no step."""
     s = start("--device", "null{step_us=20000}")
+    began = time.monotonic()
     for stream in (False, True):
         s.request(TEXT, {"prompt": "x", "max_tokens": 12, "ignore_eos": True, "stream": stream})
     s.request(TEXT, {"prompt": "x", "n": 0})
     s.request("/livez")
+    waited = time.monotonic() - began
     found = values(s, "http_request_duration_seconds_bucket")
     for handler, method, short, n in ((TEXT, "POST", 1, 3), ("/livez", "GET", 1, 1)):
         counts = [found[f'handler="{handler}",method="{method}",le="{edge}"']
                   for edge in ("0.1", "0.5", "1.0", "+Inf")]
-        assert counts[0] == short and counts[-1] == n and counts == sorted(counts)
+        assert counts[0] <= short and counts[-1] == n and counts == sorted(counts)
     total = values(s, "http_request_duration_seconds_sum")[f'handler="{TEXT}",method="POST"']
-    assert 2 * 0.24 <= total < 1.2
+    assert 2 * 0.24 <= total < waited
 
 
 def test_lost_device(start):
