@@ -12,6 +12,7 @@
 
 #include "gpu.h"
 #include "portable/emulated.h"
+#include "test_host.h"
 
 enum { CAP = 6, LIVE = 5, MEMORY = 96 << 20 };
 
@@ -25,27 +26,8 @@ static int32_t n_graph_launches;
 
 // ---- a host and a driver -----------------------------------------------------------------------
 
-static pgd_status fails(const pgd_host *h, pgd_status code, const char *file, int32_t line,
-                        const char *fmt, ...) {
-    (void)h;
-    (void)file;
-    (void)line;
-    (void)fmt;
-    return code;
-}
-
-static void *take(const pgd_host *h, uint64_t bytes, uint64_t align) {
-    (void)h;
-    (void)align;
-    return calloc(1, (size_t)bytes);
-}
-
-static void give(const pgd_host *h, void *ptr) {
-    (void)h;
-    free(ptr);
-}
-
-static const pgd_host host = {.size = sizeof(host), .fail = fails, .alloc = take, .free = give};
+static const pgd_host host = {
+    .size = sizeof(host), .fail = host_fail, .alloc = host_alloc, .free = host_free};
 
 static pgd_status create(const pgd_host *h, void *device, uint64_t bytes, int32_t place,
                          void **out) {
@@ -63,18 +45,6 @@ static void destroy(const pgd_host *h, void *device, void *memory) {
     free(memory);
 }
 
-static pgd_status queue_create(const pgd_host *h, void *device, int32_t role, void **out) {
-    (void)h;
-    (void)role;
-    *out = device;
-    return PGD_OK;
-}
-
-static void queue_destroy(const pgd_host *h, void *queue) {
-    (void)h;
-    (void)queue;
-}
-
 static int32_t is_captured;
 
 static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
@@ -85,11 +55,7 @@ static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
         memories[i] = l->memories[i];
     }
     assert_in_range(l->kernel, 0, PGD_PORTABLE_COUNT - 1);
-    return is_captured || pgd_emulator_run(pgd_emulated_kernels[l->kernel], l->groups,
-                                           pgd_portable_kernels[l->kernel].n_items, memories,
-                                           l->params) == 0
-               ? PGD_OK
-               : PGD_INTERNAL;
+    return is_captured || TEST_EMULATED(l, memories) == 0 ? PGD_OK : PGD_INTERNAL;
 }
 
 static float bf16_at(const gpu_product_matrix *m, int64_t row, int64_t i) {
@@ -173,8 +139,8 @@ static void graph_destroy(const pgd_host *h, void *device, void *graph) {
 static const gpu_driver driver = {.kind = "test",
                                   .create = create,
                                   .destroy = destroy,
-                                  .queue_create = queue_create,
-                                  .queue_destroy = queue_destroy,
+                                  .queue_create = host_queue_create,
+                                  .queue_destroy = host_queue_destroy,
                                   .launch = launch,
                                   .product = product,
                                   .graph_begin = graph_begin,

@@ -12,6 +12,7 @@
 
 #include "gpu.h"
 #include "portable/emulated.h"
+#include "test_host.h"
 
 enum { N = 1100, K = 8192, MOST_LATE = 4096 }; // 17 MiB of bf16: more than the ring has
 
@@ -37,26 +38,6 @@ static int32_t n_done;
 static int32_t reached[GPU_POINTS]; // lates before each point
 static void *staging;
 
-static pgd_status fails(const pgd_host *h, pgd_status code, const char *file, int32_t line,
-                        const char *fmt, ...) {
-    (void)h;
-    (void)file;
-    (void)line;
-    (void)fmt;
-    return code;
-}
-
-static void *take(const pgd_host *h, uint64_t bytes, uint64_t align) {
-    (void)h;
-    (void)align;
-    return calloc(1, (size_t)bytes);
-}
-
-static void give(const pgd_host *h, void *ptr) {
-    (void)h;
-    free(ptr);
-}
-
 // Three workers, the last first.
 static void team_run(const pgd_host *h, pgd_team_fn fn, void *arg) {
     (void)h;
@@ -66,8 +47,11 @@ static void team_run(const pgd_host *h, pgd_team_fn fn, void *arg) {
     }
 }
 
-static const pgd_host host = {
-    .size = sizeof(host), .fail = fails, .alloc = take, .free = give, .team_run = team_run};
+static const pgd_host host = {.size = sizeof(host),
+                              .fail = host_fail,
+                              .alloc = host_alloc,
+                              .free = host_free,
+                              .team_run = team_run};
 
 static pgd_status create(const pgd_host *h, void *device, uint64_t bytes, int32_t place,
                          void **out) {
@@ -95,18 +79,6 @@ static pgd_status map(const pgd_host *h, void *device, void *memory, void **out)
     return map_code;
 }
 
-static pgd_status queue_create(const pgd_host *h, void *device, int32_t role, void **out) {
-    (void)h;
-    (void)role;
-    *out = device;
-    return PGD_OK;
-}
-
-static void queue_destroy(const pgd_host *h, void *queue) {
-    (void)h;
-    (void)queue;
-}
-
 static void run_copy(const gpu_copy *c) {
     unsigned char *to = (unsigned char *)c->dst + c->dst_offset;
     const unsigned char *from = c->src == NULL ? (const unsigned char *)(uintptr_t)c->src_offset
@@ -121,9 +93,7 @@ static void run_launch(const gpu_launch *l) {
     for (int i = 0; i < GPU_MEMORIES; i++) {
         memories[i] = l->memories[i];
     }
-    assert_int_equal(pgd_emulator_run(pgd_emulated_kernels[l->kernel], l->groups,
-                                      pgd_portable_kernels[l->kernel].n_items, memories, l->params),
-                     0);
+    assert_int_equal(TEST_EMULATED(l, memories), 0);
 }
 
 static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
@@ -184,8 +154,8 @@ static gpu_driver driver = {.kind = "test",
                             .create = create,
                             .destroy = destroy,
                             .map = map,
-                            .queue_create = queue_create,
-                            .queue_destroy = queue_destroy,
+                            .queue_create = host_queue_create,
+                            .queue_destroy = host_queue_destroy,
                             .launch = launch,
                             .copy = copy,
                             .fill = fill_now,
