@@ -28,8 +28,9 @@ ROOMS = {room: {r for low in LEVELS[:at] for r in low} | {room}
 FOLDERS = {
     "kernels/ref": ("include/pagoda",),
     "kernels": ("include/pagoda", "kernels/cpu", "kernels/portable", "kernels/cuda"),
-    "backends/gpu": ("include/pagoda", "kernels"),
-    "backends": ("include/pagoda", "kernels", "backends/gpu"),
+    "backends/common": ("include/pagoda",),
+    "backends/gpu": ("include/pagoda", "kernels", "backends/common"),
+    "backends": ("include/pagoda", "kernels", "backends/gpu", "backends/common"),
     "plugins": ("include/pagoda", "plugins/layer"),
     "include/pagoda": ("include/pagoda",),
 }

@@ -21,7 +21,7 @@ typedef struct attn {
     const float *slopes; // NULL = none
     pgd_cpu_score how;
     bool dots;     // q and the weights of V are rounded to bf16
-    bool direct_k; // pieces are read where they lie
+    bool direct_k; // pieces are read where they lie; of I8 if there are few rows
     bool direct_v;
     int64_t group;  // query heads of a kv head
     int64_t heads;  // query heads of an item

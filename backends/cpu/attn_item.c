@@ -159,14 +159,50 @@ static void gather_v(const attn *t, const attn_item *it, int64_t tile, int64_t l
 typedef struct attn_tile {
     const void *k[ATTN_PIECES];
     const void *v[ATTN_PIECES];
+    const float *k_scales[ATTN_PIECES]; // of I8
+    const float *v_scales[ATTN_PIECES];
     int64_t position;
     int64_t stride; // of K
     int64_t dim;    // of V
 } attn_tile;
 
-// Bytes of an element of a piece: I8 is read as f32.
+// Up to so many rows read int8 where it lies: more share tiles that are widened once.
+enum { INT8_ROWS = 24 };
+
+static bool few_rows(const attn *t, const attn_item *it) {
+    return t->kv->desc.k_dtype != PGD_I8 || it->rows * it->heads <= INT8_ROWS;
+}
+
+static bool direct_k(const attn *t, const attn_item *it) {
+    return t->direct_k && few_rows(t, it);
+}
+
+static bool direct_v(const attn *t, const attn_item *it) {
+    return t->direct_v && few_rows(t, it);
+}
+
+// Bytes of an element of a piece that was put together: I8 is f32 then.
 static int64_t attn_bytes(int32_t dtype) {
     return dtype == PGD_I8 ? (int64_t)sizeof(float) : (int64_t)pgd_dtype_bytes(dtype);
+}
+
+// Points piece i of a tile at the cache, where position `at` of `block` lies.
+static void direct_piece(const attn *t, const attn_item *it, int64_t i, int64_t block, int64_t at,
+                         attn_tile *out) {
+    const pgd_kv_desc *d = &t->kv->desc;
+    const unsigned char *k = cpu_kv_k(t->kv, t->a->layer, it->kv_head, block);
+    const unsigned char *v = k + t->kv->k_bytes;
+    const size_t scale = (size_t)at * sizeof(float);
+    if (direct_k(t, it)) {
+        const int64_t step =
+            d->k_dtype == PGD_I8 ? d->k_dim : pgd_dtype_bytes(d->k_dtype) * (1 + t->kv->k_pair);
+        out->k[i] = k + at * step;
+    }
+    if (direct_v(t, it)) {
+        out->v[i] = v + at * d->v_dim * (int64_t)pgd_dtype_bytes(d->v_dtype);
+    }
+    out->k_scales[i] = (const float *)(const void *)(k + t->kv->k_scales + scale);
+    out->v_scales[i] = (const float *)(const void *)(v + t->kv->v_scales + scale);
 }
 
 static void find_tile(const attn *t, const attn_item *it, int64_t tile, attn_tile *out) {
@@ -177,12 +213,12 @@ static void find_tile(const attn *t, const attn_item *it, int64_t tile, attn_til
     const int64_t v_bytes = attn_bytes(d->v_dtype);
     const int64_t k_piece = (d->k_dim + (d->k_dim & t->kv->k_pair)) * ATTN_PIECE * k_bytes;
     out->position = tile;
-    out->stride = t->direct_k ? d->block_tokens : ATTN_PIECE;
-    out->dim = t->direct_v ? d->v_dim : attn_ld(d);
-    if (!t->direct_k) {
+    out->stride = direct_k(t, it) ? d->block_tokens : ATTN_PIECE;
+    out->dim = direct_v(t, it) ? d->v_dim : attn_ld(d);
+    if (!direct_k(t, it)) {
         gather_k(t, it, tile, lo, hi);
     }
-    if (!t->direct_v) {
+    if (!direct_v(t, it)) {
         gather_v(t, it, tile, lo, hi);
     }
     for (int64_t i = 0; i < ATTN_PIECES; i++) {
@@ -190,10 +226,9 @@ static void find_tile(const attn *t, const attn_item *it, int64_t tile, attn_til
             cpu_min(cpu_max(i, lo / ATTN_PIECE), (hi - 1) / ATTN_PIECE) * ATTN_PIECE;
         int64_t at = 0;
         const int64_t block = block_of(t, it, tile + seen, &at);
-        const unsigned char *k = cpu_kv_k(t->kv, t->a->layer, it->kv_head, block);
-        out->k[i] = t->direct_k ? k + at * k_bytes * (1 + t->kv->k_pair) : it->k + i * k_piece;
-        out->v[i] = t->direct_v ? k + t->kv->k_bytes + at * d->v_dim * v_bytes
-                                : it->v + i * ATTN_PIECE * out->dim * v_bytes;
+        out->k[i] = it->k + i * k_piece;
+        out->v[i] = it->v + i * ATTN_PIECE * out->dim * v_bytes;
+        direct_piece(t, it, i, block, at, out);
     }
 }
 
@@ -237,6 +272,8 @@ static void scores(const attn *t, const attn_item *it, const attn_tile *tile,
     const int64_t dim = q_ld(t);
     if (t->dots) {
         t->k->bf16_attn_dot_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
+    } else if (t->kv->desc.k_dtype == PGD_I8 && direct_k(t, it)) {
+        t->k->int8_attn_scores(it->q, dim, m, tile->k, next->k, tile->k_scales, dim, it->s);
     } else if (t->kv->desc.k_dtype == PGD_F32 || t->kv->desc.k_dtype == PGD_I8) {
         t->k->f32_attn_scores(it->q, dim, m, tile->k, next->k, tile->stride, dim, it->s);
     } else if (t->kv->desc.k_dtype == PGD_BF16) {
@@ -260,6 +297,9 @@ static void values(const attn *t, const attn_item *it, const attn_tile *tile, co
         }
         t->k->bf16_attn_dot_values(rounded, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o,
                                    ld);
+    } else if (t->kv->desc.v_dtype == PGD_I8 && direct_v(t, it)) {
+        t->k->int8_attn_values(p, PGD_CPU_TILE, m, tile->v, next->v, tile->v_scales, lo, hi,
+                               tile->dim, o, ld);
     } else if (t->kv->desc.v_dtype == PGD_F32 || t->kv->desc.v_dtype == PGD_I8) {
         t->k->f32_attn_values(p, PGD_CPU_TILE, m, tile->v, next->v, lo, hi, tile->dim, o, ld);
     } else if (t->kv->desc.v_dtype == PGD_BF16) {
@@ -383,7 +423,7 @@ static void attend(const attn *t, attn_item *it, int64_t tile, int64_t end, floa
         const attn_tile *here = &tiles[tile % 2];
         attn_tile *next = &tiles[(tile + 1) % 2];
         // Pieces that are put together have one place only.
-        const bool ahead = tile + 1 < end && t->direct_k && t->direct_v;
+        const bool ahead = tile + 1 < end && direct_k(t, it) && direct_v(t, it);
         if (ahead) {
             find_tile(t, it, here->position + PGD_CPU_TILE, next);
         }

@@ -3,7 +3,7 @@
 // The queue is synchronous: a call returns when the work is done. While a graph is recorded, calls
 // are kept (graph.c) and run at launch.
 //
-//   ops.c     slots, recording, support      check.c  shapes an op takes
+//   ops.c     slots, recording, support      check.c  what is taken
 //   op_*.c    the ops                        view.c   addresses of tensors and of the batch
 //   tape.c    how phases become work         weight.c, kv.c  layouts
 #ifndef PGD_BACKENDS_CPU_CPU_H
@@ -17,6 +17,7 @@
 
 #include <pagoda/limits.h>
 
+#include "common/common.h"
 #include "kernels.h"
 #include "quant.h"
 
@@ -185,8 +186,8 @@ void cpu_weight_row(const pgd_cpu_kernels *k, const pgd_weight *w, int64_t row, 
 
 unsigned char *cpu_kv_k(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
 unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t block);
-// The rows [n][dim] of a head from a token of a block of I8 on, which 0: K, and their scales. The
-// block holds them all.
+// The n rows of a head from a token of a block of I8 on, V as [n][v_dim], K (which 0) as [k_dim][16]
+// where 16 divides token and tokens of a block, and their scales. The block holds them all.
 const int8_t *cpu_kv_int8_rows(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head,
                                int64_t slot, int64_t n, float *scales);
 // Elements [d0, d0 + n) of the row of a head and token in a block of I8, which 0: K, as f32.
@@ -204,24 +205,11 @@ enum {
 bool cpu_attn_room_make(const pgd_host *host, pgd_kv *kv);
 void cpu_attn_room_free(const pgd_host *host, pgd_kv *kv);
 
-// ---- check.c: shapes and addresses -------------------------------------------------------------
+// ---- check.c, view.c: what is taken, and addresses ----------------------------------------------
 
-typedef struct cpu_check {
-    pgd_status code;
-    char reason[96];
-} cpu_check;
+enum { CPU_HEAD_MOST = 4096 }; // dims
+extern const common_rules cpu_rules;
 
-bool cpu_refuse(cpu_check *c, pgd_status code, const char *fmt, ...) PGD_PRINTF(3, 4);
-
-// Whether the op takes these shapes; w and kv as the op needs them, else NULL.
-typedef bool (*cpu_check_fn)(cpu_check *c, const void *args, const pgd_weight_desc *w,
-                             const pgd_kv_desc *kv);
-extern const cpu_check_fn cpu_checks[PGD_OP_COUNT];
-bool cpu_check_weight(cpu_check *c, const pgd_weight_desc *w);
-// Part i of a desc, with the desc's scheme and dtype where it has none of its own; fields that a
-// smaller caller does not have are zero.
-const pgd_weight_part *cpu_weight_part(const pgd_weight_desc *w, uint32_t i,
-                                       pgd_weight_part *local);
 // Elements from row to row of x rounded to bf16: room for a pair at the end of an odd k, and no
 // multiple of a page, whose lines would all fall into the same few places of a first cache.
 static inline int64_t cpu_round_ld(int64_t k) {
@@ -234,10 +222,11 @@ static inline int64_t cpu_int8_ld(int64_t k) {
 static inline bool cpu_is_quantized(const pgd_weight_desc *w) {
     return w->scheme != PGD_SCHEME_PLAIN;
 }
-// Bytes of scratch for `rows` rows of x rounded to the weight's act_dtype, or to int8 for quantized
-// weights; 0 = not rounded.
-uint64_t cpu_round_bytes(const pgd_weight_desc *w, int64_t rows);
-bool cpu_check_kv(cpu_check *c, const pgd_kv_desc *kv);
+// Whether rows of x are what dot products take already.
+bool cpu_is_dot_form(const pgd_cpu_kernels *k, const pgd_weight_desc *w, const pgd_tensor *x);
+// Bytes of scratch for x [rows, k] rounded to the weight's act_dtype, or to int8 for quantized
+// weights; 0 = not rounded, or it is already.
+uint64_t cpu_round_bytes(const pgd_cpu_kernels *k, const pgd_weight_desc *w, const pgd_tensor *x);
 
 // A tensor at its host address. Missing dims have stride 0.
 typedef struct cpu_view {
@@ -403,18 +392,6 @@ typedef struct cpu_sample {
     int64_t n_panels; // of a head that gives the best of its panels, 0 = logits are all written
     int64_t n_plain;  // live rows of which only the largest logit counts, 0 without panels
 } cpu_sample;
-// The args of sample at the end of head_sample.
-static inline pgd_sample_args cpu_sample_of(const pgd_head_sample_args *a) {
-    return (pgd_sample_args){.size = sizeof(pgd_sample_args),
-                             .rows = a->rows,
-                             .batch = a->batch,
-                             .logits = a->logits,
-                             .ids = a->ids,
-                             .logprobs = a->logprobs,
-                             .top_ids = a->top_ids,
-                             .state = a->state,
-                             .ranks = a->ranks};
-}
 // Bytes of scratch for rows of n logits.
 uint64_t cpu_sample_bytes(const pgd_device *d, int64_t n);
 pgd_status cpu_sample_init(cpu_op *op, const pgd_sample_args *a, cpu_sample *out) PGD_MUST_USE;

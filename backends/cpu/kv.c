@@ -5,7 +5,8 @@
 //   layer: | head 0: K, V | head 1: K, V | ...
 //   K      bf16 [k_dim / 2][block_tokens][2]    f32, f16 [k_dim][block_tokens]
 //   V      bf16 [block_tokens / 2][v_dim][2]    f32, f16 [block_tokens][v_dim]
-//   I8     K and V [block_tokens][dim], behind each of them its scales, f32 [block_tokens]
+//   I8     V [block_tokens][v_dim], K [block_tokens / 16][k_dim][16], or as V where 16 does not
+//          divide block_tokens; behind each of them its scales, f32 [block_tokens]
 //
 // Halves are rounded up: an odd k_dim has a zero behind it. Block ids are the host's. attn's room
 // belongs to the handle: tiles for each worker, and the results of tiles that several workers make
@@ -15,23 +16,23 @@
 
 #include "cpu.h"
 
-#define LAYOUT_VERSION UINT64_C(0x7067642d63707533) // raised with each change of the layout
+#define LAYOUT_VERSION UINT64_C(0x7067642d63707534) // raised with each change of the layout
 #define CHUNK          256                          // elements turned at a time
-#define MOST_DIM       4096                         // cpu_check_kv
+#define INT8_PIECE     16                           // tokens of I8 whose K lie side by side
 
 static uint64_t round_up(uint64_t n, uint64_t to) {
     return (n + to - 1) / to * to;
 }
 
 static pgd_status check_desc(const pgd_device *d, const pgd_kv_desc *a) {
-    cpu_check c = {.code = PGD_OK};
-    if (!cpu_check_kv(&c, a)) {
+    common_check c = {.rules = &cpu_rules};
+    if (!common_check_kv(&c, a)) {
         return CPU_FAIL(d, c.code, "cache: %s", c.reason);
     }
     return PGD_OK;
 }
 
-// cpu_check_kv bounds each number, so that nothing here overflows.
+// common_check_kv bounds each number, so that nothing here overflows.
 static void layout(const pgd_kv_desc *a, pgd_kv *kv) {
     const uint64_t tokens = (uint64_t)(a->block_tokens == 0 ? 16 : a->block_tokens);
     const uint64_t heads = (uint64_t)a->heads;
@@ -138,33 +139,43 @@ unsigned char *cpu_kv_v(const pgd_kv *kv, int32_t layer, int64_t head, int64_t b
     return cpu_kv_k(kv, layer, head, block) + kv->k_bytes;
 }
 
-// A row of I8: its elements, and where its scale lies.
-static int8_t *int8_at(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
-                       unsigned char **out_scale) {
+// A row of I8: element d lies at q[d * step].
+typedef struct int8_row {
+    int8_t *q;
+    int64_t step;
+    unsigned char *scale;
+} int8_row;
+
+static int8_row int8_at(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head,
+                        int64_t slot) {
     const int64_t tokens = kv->desc.block_tokens;
     const int64_t token = slot % tokens;
+    const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
     unsigned char *p = which == 0 ? cpu_kv_k(kv, layer, head, slot / tokens)
                                   : cpu_kv_v(kv, layer, head, slot / tokens);
-    *out_scale = p + (which == 0 ? kv->k_scales : kv->v_scales) + (size_t)token * sizeof(float);
-    return (int8_t *)p + token * (which == 0 ? kv->desc.k_dim : kv->desc.v_dim);
+    int8_row r = {.q = (int8_t *)p + token * dim, .step = 1};
+    if (which == 0 && tokens % INT8_PIECE == 0) {
+        r.q = (int8_t *)p + token / INT8_PIECE * INT8_PIECE * dim + token % INT8_PIECE;
+        r.step = INT8_PIECE;
+    }
+    r.scale = p + (which == 0 ? kv->k_scales : kv->v_scales) + (size_t)token * sizeof(float);
+    return r;
 }
 
 const int8_t *cpu_kv_int8_rows(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head,
                                int64_t slot, int64_t n, float *scales) {
-    unsigned char *scale_at = NULL;
-    const int8_t *q = int8_at(kv, layer, which, head, slot, &scale_at);
-    memcpy(scales, scale_at, (size_t)n * sizeof(*scales));
-    return q;
+    const int8_row r = int8_at(kv, layer, which, head, slot);
+    memcpy(scales, r.scale, (size_t)n * sizeof(*scales));
+    return r.q;
 }
 
 void cpu_kv_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
                  int64_t d0, int64_t n, float *out) {
-    unsigned char *scale_at = NULL;
-    const int8_t *q = int8_at(kv, layer, which, head, slot, &scale_at) + d0;
+    const int8_row r = int8_at(kv, layer, which, head, slot);
     float scale = 0.0f;
-    memcpy(&scale, scale_at, sizeof(scale));
+    memcpy(&scale, r.scale, sizeof(scale));
     for (int64_t i = 0; i < n; i++) {
-        out[i] = (float)q[i] * scale;
+        out[i] = (float)r.q[(d0 + i) * r.step] * scale;
     }
 }
 
@@ -172,8 +183,7 @@ void cpu_kv_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, i
 static void store_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t head, int64_t slot,
                        const float *row) {
     const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
-    unsigned char *scale_at = NULL;
-    int8_t *q = int8_at(kv, layer, which, head, slot, &scale_at);
+    const int8_row r = int8_at(kv, layer, which, head, slot);
     float most = 0.0f;
     float check = 0.0f;
     for (int64_t i = 0; i < dim; i++) {
@@ -182,9 +192,9 @@ static void store_int8(const pgd_kv *kv, int32_t layer, int32_t which, int64_t h
     }
     const float scale = check == 0.0f ? most / 127.0f : NAN;
     for (int64_t i = 0; i < dim; i++) {
-        q[i] = scale > 0.0f ? (int8_t)rintf(row[i] / scale) : 0;
+        r.q[i * r.step] = scale > 0.0f ? (int8_t)rintf(row[i] / scale) : 0;
     }
-    memcpy(scale_at, &scale, sizeof(scale));
+    memcpy(r.scale, &scale, sizeof(scale));
 }
 
 // One head's row in the cache: dim d lies d / (pair + 1) steps and d % (pair + 1) elements
@@ -268,19 +278,12 @@ static void load_range(const pgd_cpu_kernels *k, const kv_row *r, int64_t d0, in
 
 // ---- blocks as a whole -------------------------------------------------------------------------
 
-static pgd_status check_block(const pgd_device *d, const pgd_kv *kv, int32_t id) {
-    if (id < 0 || id >= kv->n_blocks) {
-        return CPU_FAIL(d, PGD_INVALID, "cache block %d of %d", (int)id, (int)kv->n_blocks);
-    }
-    return PGD_OK;
-}
-
 static pgd_status copy_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv, const pgd_pair *pairs,
                               uint32_t n) {
     PGD_TRY(cpu_not_recording(d, q, "copy_blocks"));
-    for (uint32_t i = 0; i < n; i++) {
-        PGD_TRY(check_block(d, kv, pairs[i].from));
-        PGD_TRY(check_block(d, kv, pairs[i].to));
+    common_check c = {.code = PGD_OK};
+    if (!common_check_pairs(&c, pairs, n, kv->n_blocks)) {
+        return CPU_FAIL(d, c.code, "%s", c.reason);
     }
     for (uint32_t i = 0; i < n; i++) {
         memmove(kv->base + (uint64_t)pairs[i].to * kv->block_bytes,
@@ -292,33 +295,11 @@ static pgd_status copy_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv, con
 // Checks an image and gives its address.
 static pgd_status open_image(const pgd_device *d, const pgd_kv *kv, const pgd_kv_image *a,
                              bool write, unsigned char **out) {
-    const pgd_kv_desc *c = &kv->desc;
+    common_check c = {.code = PGD_OK};
     uint64_t bytes = 0;
-    bool fits = true;
     void *p = NULL;
-    if (a->n_ids < 0 || (a->n_ids > 0 && a->ids == NULL)) {
-        return CPU_FAIL(d, PGD_INVALID, "a cache image of %d blocks", (int)a->n_ids);
-    }
-    for (int32_t i = 0; i < a->n_ids; i++) {
-        PGD_TRY(check_block(d, kv, a->ids[i]));
-    }
-    if (a->format == PGD_KV_NATIVE) {
-        fits = !__builtin_mul_overflow((uint64_t)a->n_ids, kv->block_bytes, &bytes);
-    } else if (a->format == PGD_KV_CANONICAL) {
-        if (a->n_tokens < 0 || a->n_tokens > (int64_t)a->n_ids * c->block_tokens ||
-            (a->dtype != PGD_F32 && a->dtype != PGD_BF16 && a->dtype != PGD_F16)) {
-            return CPU_FAIL(d, PGD_INVALID, "a cache image of %d tokens of %s in %d blocks",
-                            (int)a->n_tokens, pgd_dtype_name(a->dtype), (int)a->n_ids);
-        }
-        const uint64_t token_bytes = (uint64_t)c->layers * (uint64_t)c->heads *
-                                     (uint64_t)(c->k_dim + c->v_dim) * pgd_dtype_bytes(a->dtype);
-        fits = !__builtin_mul_overflow((uint64_t)a->n_tokens, token_bytes, &bytes);
-    } else {
-        return CPU_FAIL(d, PGD_UNSUPPORTED, "a cache image of format %d", (int)a->format);
-    }
-    if (!fits || a->mem.bytes < bytes) {
-        return CPU_FAIL(d, PGD_INVALID, "a cache image of %llu bytes in %llu",
-                        (unsigned long long)bytes, (unsigned long long)a->mem.bytes);
+    if (!common_check_image(&c, &kv->desc, kv->n_blocks, kv->block_bytes, a, &bytes)) {
+        return CPU_FAIL(d, c.code, "%s", c.reason);
     }
     PGD_TRY(cpu_range(d, "a cache image", a->mem.buffer, a->mem.offset, bytes, write, &p));
     *out = p;
@@ -343,7 +324,7 @@ static unsigned char *move_row(const pgd_cpu_kernels *k, const pgd_kv *kv, const
                                unsigned char *image) {
     const int64_t dim = which == 0 ? kv->desc.k_dim : kv->desc.v_dim;
     const kv_row r = row_at(kv, layer, which, head, slot);
-    float values[MOST_DIM];
+    float values[CPU_HEAD_MOST];
     if (r.dtype == PGD_I8) { // a scale is that of a whole row
         if (read) {
             cpu_kv_int8(kv, layer, which, head, slot, 0, dim, values);

@@ -306,7 +306,7 @@ static pgd_status attn_live(cpu_op *op) {
 static void choose_kernels(attn *t, const cpu_backend *self) {
     const pgd_kv_desc *d = &t->kv->desc;
     t->dots = self->attn_dtype == PGD_BF16 && d->k_dtype == PGD_BF16 && d->v_dtype == PGD_BF16;
-    t->direct_k = d->block_tokens % ATTN_PIECE == 0 && d->k_dtype != PGD_I8;
+    t->direct_k = d->block_tokens % ATTN_PIECE == 0;
     t->direct_v = t->direct_k && d->v_dim % ATTN_PIECE == 0;
 }
 

@@ -34,12 +34,16 @@ typedef struct product {
     pgd_cpu_product_fn fns[CPU_SEGMENTS]; // of each segment of w
     cpu_view x, y, aux;
     unsigned char *rounded;   // [rows][ld_rounded] of x by bf16_round, NULL = x is taken as it is
+    int64_t ld_rounded;       // elements
+    bool rounds;              // rounded is the scratch and made of x, else x itself
+    bool x_bf16;              // x is bf16
     pgd_cpu_int8 *blocks;     // [rows][cpu_int8_ld] of x by int8_round, for quantized weights
     const float *bias;        // NULL = none
     const cpu_sample *sample; // what takes y panel by panel, NULL = y is written
     pgd_cpu_finish how;
     uint32_t n_workers;
-    bool gated; // y is act(gate) * up, W in gated layout
+    bool gated;  // y is act(gate) * up, W in gated layout
+    bool y_bf16; // and is bf16
     // of the live rows
     int64_t rows;
     int64_t block_rows;
@@ -123,7 +127,7 @@ static const void *x_of(const product *p, const cpu_segment *s, int64_t row, int
         return p->blocks + row * *ldx + k / PGD_CPU_CELL;
     }
     if (p->rounded != NULL) {
-        *ldx = cpu_round_ld(p->w->desc.k);
+        *ldx = p->ld_rounded;
         return p->rounded + (row * *ldx + k) * p->k->dot_bytes;
     }
     *ldx = p->x.s0;
@@ -184,6 +188,24 @@ static void plain_end(const product *p, int64_t index, int64_t r0, int64_t m, fl
     p->k->f32_finish_32(acc, PGD_CPU_PANEL, m, cols, p->y.p + r0 * p->y.s0 + first, p->y.s0, &how);
 }
 
+// act(gate) * up of n columns of a row of y, from column `first` on.
+static void act_mul_put(const pgd_cpu_kernels *k, const pgd_cpu_finish *how, const float *gate,
+                        const float *up, int64_t n, const cpu_view *y, bool bf16, int64_t row,
+                        int64_t first) {
+    float *at = y->p + row * y->s0 + first;
+    uint16_t *narrow = (uint16_t *)(void *)y->p + row * y->s0 + first;
+    float part[PGD_CPU_PANEL];
+    if (!bf16) {
+        k->f32_act_mul(gate, up, at, n, how->act, how->act_alpha, how->act_limit);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += PGD_CPU_PANEL) {
+        const int64_t m = cpu_min(PGD_CPU_PANEL, n - i);
+        k->f32_act_mul(gate + i, up + i, part, m, how->act, how->act_alpha, how->act_limit);
+        k->bf16_narrow(part, narrow + i, m);
+    }
+}
+
 // Sums of panels index (gate) and index + 1 (up).
 static void gated_end(const product *p, int64_t index, int64_t r0, int64_t m, float *acc) {
     float *up = acc + m * PGD_CPU_PANEL;
@@ -199,9 +221,8 @@ static void gated_end(const product *p, int64_t index, int64_t r0, int64_t m, fl
         }
     }
     for (int64_t i = 0; i < m; i++) {
-        p->k->f32_act_mul(acc + i * PGD_CPU_PANEL, up + i * PGD_CPU_PANEL,
-                          p->y.p + (r0 + i) * p->y.s0 + first[0], cols, p->how.act,
-                          p->how.act_alpha, p->how.act_limit);
+        act_mul_put(p->k, &p->how, acc + i * PGD_CPU_PANEL, up + i * PGD_CPU_PANEL, cols, &p->y,
+                    p->y_bf16, r0 + i, first[0]);
     }
 }
 
@@ -273,6 +294,7 @@ typedef struct gate_rest {
     cpu_view tmp, out;
     int64_t n;
     pgd_cpu_finish how;
+    bool bf16; // out is
 } gate_rest;
 
 typedef struct qkv_rest {
@@ -295,6 +317,22 @@ typedef struct fused {
 
 enum { FRONT = 0, PRODUCT = 1, REST = 2 };
 
+// A row of x in the form of bf16_round.
+static void round_row(const product *p, int64_t r, unsigned char *to) {
+    const int64_t k = p->w->desc.k;
+    const uint16_t *from = (const uint16_t *)(const void *)p->x.p + r * p->x.s0;
+    float part[PGD_CPU_DEPTH];
+    if (!p->x_bf16) {
+        p->k->bf16_round(p->x.p + r * p->x.s0, to, k);
+        return;
+    }
+    for (int64_t i = 0; i < k; i += PGD_CPU_DEPTH) {
+        const int64_t n = cpu_min(PGD_CPU_DEPTH, k - i);
+        p->k->bf16_widen(from + i, part, n);
+        p->k->bf16_round(part, to + i * p->k->dot_bytes, n);
+    }
+}
+
 static void front_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
     const fused *f = ctx;
     const product *p = &f->product;
@@ -305,15 +343,14 @@ static void front_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
     for (int64_t r = r0; p->blocks != NULL && r < r1; r++) {
         p->k->int8_round(p->x.p + r * p->x.s0, p->blocks + r * cpu_int8_ld(k), k);
     }
-    for (int64_t r = r0; p->rounded != NULL && r < r1; r++) {
-        p->k->bf16_round(p->x.p + r * p->x.s0, p->rounded + r * cpu_round_ld(k) * p->k->dot_bytes,
-                         k);
+    for (int64_t r = r0; p->rounds && r < r1; r++) {
+        round_row(p, r, p->rounded + r * p->ld_rounded * p->k->dot_bytes);
     }
 }
 
 static pgd_status fused_live(cpu_op *op) {
     fused *f = CPU_STATE(fused, op);
-    const bool has_front = f->norm.n > 0 || f->product.rounded != NULL || f->product.blocks != NULL;
+    const bool has_front = f->norm.n > 0 || f->product.rounds || f->product.blocks != NULL;
     cpu_phase_set(&op->phases[FRONT], has_front ? op->rows : 0, f->product.w->desc.k, 0);
     product_live(&f->product, op->rows, &op->phases[PRODUCT]);
     cpu_phase_set(&op->phases[REST], f->rest_floats > 0 ? op->rows : 0, f->rest_floats, 0);
@@ -331,9 +368,14 @@ static pgd_status bias_of(const pgd_exec *x, const pgd_tensor *t, const float **
 }
 
 // Room for x rounded to bf16 or int8, when the weight asks for that.
-static pgd_status round_init(cpu_op *op, const pgd_weight *w, int64_t rows, product *p) {
-    const uint64_t bytes = cpu_round_bytes(&w->desc, rows);
+static pgd_status round_init(cpu_op *op, const pgd_weight *w, const pgd_tensor *x, product *p) {
+    const uint64_t bytes = cpu_round_bytes(p->k, &w->desc, x);
     void *room = NULL;
+    p->x_bf16 = x->dtype == PGD_BF16;
+    if (cpu_is_dot_form(p->k, &w->desc, x)) {
+        p->rounded = (unsigned char *)p->x.p;
+        p->ld_rounded = p->x.s0;
+    }
     if (bytes == 0) {
         return PGD_OK;
     }
@@ -345,6 +387,8 @@ static pgd_status round_init(cpu_op *op, const pgd_weight *w, int64_t rows, prod
                       bytes, true, &room));
     if (!cpu_is_quantized(&w->desc)) {
         p->rounded = room;
+        p->ld_rounded = cpu_round_ld(w->desc.k);
+        p->rounds = true;
         return PGD_OK;
     }
     if ((uintptr_t)room % sizeof(float) != 0) {
@@ -362,7 +406,7 @@ static pgd_status fused_init(cpu_op *op, const pgd_weight *w, const pgd_tensor *
     product_init(&f->product, op->x, w);
     PGD_TRY(cpu_op_view(op, "x", in, false, &f->product.x));
     op->live = fused_live;
-    PGD_TRY(round_init(op, w, in->shape[0], &f->product));
+    PGD_TRY(round_init(op, w, in, &f->product));
     op->phases[FRONT] = (cpu_phase){.fn = front_rows, .ctx = f};
     op->phases[PRODUCT] =
         (cpu_phase){.fn = product_items, .ctx = &f->product, .nodes = &cpu_self(op->x->dev)->nodes};
@@ -416,8 +460,7 @@ static void gate_rest_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
     (void)worker;
     for (int64_t r = r0; r < r1; r++) {
         const float *gate = g->tmp.p + r * g->tmp.s0;
-        g->k->f32_act_mul(gate, gate + g->n, g->out.p + r * g->out.s0, g->n, g->how.act,
-                          g->how.act_alpha, g->how.act_limit);
+        act_mul_put(g->k, &g->how, gate, gate + g->n, g->n, &g->out, g->bf16, r, 0);
     }
 }
 
@@ -435,6 +478,7 @@ pgd_status cpu_make_gate_up(cpu_op *op, const pgd_gate_up_args *a) {
     rest->how.act_limit = a->act_limit;
     if (a->w->layout == CPU_LAYOUT_GATED) {
         f->product.gated = true;
+        f->product.y_bf16 = a->out.dtype == PGD_BF16;
         f->product.how = rest->how;
         f->product.y = out;
         return PGD_OK;
@@ -442,6 +486,7 @@ pgd_status cpu_make_gate_up(cpu_op *op, const pgd_gate_up_args *a) {
     PGD_TRY(cpu_op_view(op, "gate_up tmp", &a->tmp, true, &f->product.y));
     rest->tmp = f->product.y;
     rest->out = out;
+    rest->bf16 = a->out.dtype == PGD_BF16;
     set_rest(op, gate_rest_rows, rest, 4 * rest->n);
     return PGD_OK;
 }
@@ -537,7 +582,7 @@ static bool takes_panels(const pgd_head_sample_args *a) {
 
 pgd_status cpu_make_head_sample(cpu_op *op, const pgd_head_sample_args *a) {
     fused *f = CPU_STATE(fused, op);
-    const pgd_sample_args sample = cpu_sample_of(a);
+    const pgd_sample_args sample = common_sample_of(a);
     if (a->batch == NULL) {
         return CPU_FAIL(op->x->dev, PGD_INVALID, "head_sample without a batch");
     }

@@ -8,8 +8,9 @@
 
 static pgd_status check(const pgd_exec *x, int32_t op, const char *name, const void *args,
                         const pgd_weight *w, const pgd_kv *kv) {
-    cpu_check c = {.code = PGD_OK};
-    if (!cpu_checks[op](&c, args, w == NULL ? NULL : &w->desc, kv == NULL ? NULL : &kv->desc)) {
+    common_check c = {.rules = &cpu_rules};
+    if (!common_check_op(&c, op, args, w == NULL ? NULL : &w->desc,
+                         kv == NULL ? NULL : &kv->desc)) {
         return CPU_FAIL(x->dev, c.code, "%s: %s", name, c.reason);
     }
     return PGD_OK;
@@ -46,40 +47,27 @@ static pgd_status now(const pgd_exec *x, int32_t number, const void *args) {
         return now(x, PGD_OP_##name, a);                                              \
     }
 
-typedef struct op_row {
-    const char *name;
-    uint32_t bytes; // of its args
-    pgd_status (*make)(cpu_op *op, const void *args);
-} op_row;
+typedef pgd_status (*make_fn)(cpu_op *op, const void *args);
 
-static const op_row op_rows[PGD_OP_COUNT];
+static const make_fn makers[PGD_OP_COUNT];
 
 pgd_status cpu_op_make(cpu_op *op, const pgd_exec *x, int32_t number, const void *args) {
     op->x = x;
-    return op_rows[number].make(op, args);
+    return makers[number](op, args);
 }
 
 PGD_OP_LIST(OP_SLOT)
 #undef OP_SLOT
 
-#define OP_ROW(op, family) \
-    [PGD_OP_##op] = {.name = #op, .bytes = sizeof(pgd_##op##_args), .make = make_##op},
-static const op_row op_rows[PGD_OP_COUNT] = {PGD_OP_LIST(OP_ROW)};
-#undef OP_ROW
+#define OP_MAKER(op, family) [PGD_OP_##op] = make_##op,
+static const make_fn makers[PGD_OP_COUNT] = {PGD_OP_LIST(OP_MAKER)};
+#undef OP_MAKER
 
 #define OP_ENTRY(name, family) .name = slot_##name,
 const pgd_ops cpu_ops = {.size = sizeof(pgd_ops), PGD_OP_LIST(OP_ENTRY)};
 #undef OP_ENTRY
 
 // ---- support -----------------------------------------------------------------------------------
-
-// The largest of the args structs, for those of an older caller.
-typedef union any_args {
-    uint64_t align;
-#define OP_MEMBER(name, family) pgd_##name##_args name;
-    PGD_OP_LIST(OP_MEMBER)
-#undef OP_MEMBER
-} any_args;
 
 // Whether a product of many rows is made by OpenBLAS.
 static bool by_blas(const pgd_device *d, const pgd_query *q) {
@@ -101,37 +89,24 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, pgd_support *ou
         dtype = pgd_dtype_name(q->kv->k_dtype);
         tile = "_64";
     }
-    snprintf(out->kernel, sizeof(out->kernel), "%s_%s%s__%s", dtype, op_rows[q->op].name, tile,
+    snprintf(out->kernel, sizeof(out->kernel), "%s_%s%s__%s", dtype, common_op_name(q->op), tile,
              isa);
 }
 
-// Leading dimension of x of the ops around a product, -1 for others.
-static int64_t product_rows(int32_t op, const any_args *a) {
+// x of the ops around a product, before its norm; NULL for others.
+static const pgd_tensor *product_x(int32_t op, const common_args *a) {
     switch (op) {
     case PGD_OP_gemm:
-    case PGD_OP_gemm_add: return a->gemm.x.shape[0];
-    case PGD_OP_gate_up: return a->gate_up.x.shape[0];
-    case PGD_OP_qkv_rope_write: return a->qkv_rope_write.x.shape[0];
-    case PGD_OP_head_sample: return a->head_sample.x.shape[0];
-    default: return -1;
+    case PGD_OP_gemm_add: return &a->gemm.x;
+    case PGD_OP_gate_up: return &a->gate_up.x;
+    case PGD_OP_qkv_rope_write: return &a->qkv_rope_write.x;
+    case PGD_OP_head_sample: return &a->head_sample.x;
+    default: return NULL;
     }
-}
-
-static bool known(const pgd_query *q, cpu_check *c) {
-    uint32_t size = 0;
-    if (q->op < 0 || q->op >= PGD_OP_COUNT || q->args == NULL) {
-        return cpu_refuse(c, PGD_UNSUPPORTED, "operation %d", (int)q->op);
-    }
-    memcpy(&size, q->args, sizeof(size));
-    if (!pgd_args_tail_is_zero(q->args, size, op_rows[q->op].bytes)) {
-        return cpu_refuse(c, PGD_UNSUPPORTED, "%u bytes of arguments, known are %u", (unsigned)size,
-                          (unsigned)op_rows[q->op].bytes);
-    }
-    return true;
 }
 
 // Bytes of scratch the end of an op takes; those of its front are no longer in use.
-static uint64_t sample_bytes(const pgd_device *d, int32_t op, const any_args *a) {
+static uint64_t sample_bytes(const pgd_device *d, int32_t op, const common_args *a) {
     switch (op) {
     case PGD_OP_sample: return cpu_sample_bytes(d, a->sample.logits.shape[1]);
     case PGD_OP_head_sample: return cpu_sample_bytes(d, a->head_sample.logits.shape[1]);
@@ -139,25 +114,23 @@ static uint64_t sample_bytes(const pgd_device *d, int32_t op, const any_args *a)
     }
 }
 
-static bool takes(const pgd_device *d, const pgd_query *q, cpu_check *c, uint64_t *out_scratch) {
-    any_args local;
-    const void *args = NULL;
+static bool takes(const pgd_device *d, const pgd_query *q, common_check *c, uint64_t *out_scratch) {
+    common_args local;
+    const common_args *args = common_query_args(c, q, &local);
     const pgd_weight_desc *w = NULL;
-    int64_t rows = 0;
+    const pgd_tensor *x = NULL;
     pgd_weight_desc weight;
     pgd_kv_desc kv;
-    uint32_t size = 0;
-    if (!known(q, c)) {
+    if (args == NULL) {
         return false;
     }
-    memcpy(&size, q->args, sizeof(size));
-    args = pgd_args_view(&local, op_rows[q->op].bytes, q->args, size);
     w = q->weight == NULL ? NULL : PGD_ARGS(pgd_weight_desc, weight, q->weight);
-    if (!cpu_checks[q->op](c, args, w, q->kv == NULL ? NULL : PGD_ARGS(pgd_kv_desc, kv, q->kv))) {
+    if (!common_check_op(c, q->op, args, w,
+                         q->kv == NULL ? NULL : PGD_ARGS(pgd_kv_desc, kv, q->kv))) {
         return false;
     }
-    rows = product_rows(q->op, args);
-    const uint64_t front = w != NULL && rows > 0 ? cpu_round_bytes(w, rows) : 0;
+    x = product_x(q->op, args);
+    const uint64_t front = w != NULL && x != NULL ? cpu_round_bytes(cpu_self(d)->kernels, w, x) : 0;
     const uint64_t rest = sample_bytes(d, q->op, args);
     *out_scratch = front > rest ? front : rest;
     return true;
@@ -166,7 +139,7 @@ static bool takes(const pgd_device *d, const pgd_query *q, cpu_check *c, uint64_
 pgd_status cpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out) {
     pgd_query local;
     const pgd_query *q = PGD_ARGS(pgd_query, local, query);
-    cpu_check c = {.code = PGD_OK};
+    common_check c = {.rules = &cpu_rules};
     pgd_support result = {.size = sizeof(result), .level = PGD_LEVEL_NONE};
     CPU_TAIL(d, pgd_query, query);
     if (takes(d, q, &c, &result.scratch)) {

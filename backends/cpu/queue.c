@@ -32,17 +32,6 @@ pgd_status cpu_not_recording(const pgd_device *d, const pgd_queue *q, const char
     return PGD_OK;
 }
 
-// Bytes from the first to the last touched byte of one side of a copy.
-static bool span(const pgd_copy *c, uint64_t pitch, uint64_t *out) {
-    uint64_t rest = 0;
-    *out = c->bytes;
-    if (c->rows > 1 && (pitch < c->bytes || __builtin_mul_overflow(c->rows - 1, pitch, &rest) ||
-                        __builtin_add_overflow(rest, c->bytes, out))) {
-        return false;
-    }
-    return true;
-}
-
 // A large copy in pieces for the team: item i is piece i % pieces of row i / pieces.
 typedef struct copy_work {
     unsigned char *dst;
@@ -91,10 +80,9 @@ static pgd_status copy_one(const pgd_device *d, const pgd_copy *c) {
     uint64_t src_bytes = 0;
     void *dst = NULL;
     void *src = NULL;
-    if (!span(c, c->dst_pitch, &dst_bytes) || !span(c, c->src_pitch, &src_bytes)) {
-        return CPU_FAIL(d, PGD_INVALID, "a copy of %llu rows of %llu bytes with pitches %llu, %llu",
-                        (unsigned long long)c->rows, (unsigned long long)c->bytes,
-                        (unsigned long long)c->dst_pitch, (unsigned long long)c->src_pitch);
+    common_check check = {.code = PGD_OK};
+    if (!common_check_copy(&check, c, &dst_bytes, &src_bytes)) {
+        return CPU_FAIL(d, check.code, "%s", check.reason);
     }
     PGD_TRY(
         cpu_range(d, "the destination of a copy", c->dst, c->dst_offset, dst_bytes, true, &dst));
@@ -119,9 +107,9 @@ pgd_status cpu_copy_now(const pgd_device *d, const pgd_copy *list, uint32_t n) {
 
 pgd_status cpu_fill_now(const pgd_device *d, const pgd_range *range, uint32_t pattern) {
     void *p = NULL;
-    if (range->offset % 4 != 0 || range->bytes % 4 != 0) {
-        return CPU_FAIL(d, PGD_INVALID, "a fill of %llu bytes at %llu; both are multiples of 4",
-                        (unsigned long long)range->bytes, (unsigned long long)range->offset);
+    common_check check = {.code = PGD_OK};
+    if (!common_check_fill(&check, range)) {
+        return CPU_FAIL(d, check.code, "%s", check.reason);
     }
     PGD_TRY(cpu_range(d, "a fill", range->buffer, range->offset, range->bytes, true, &p));
     for (uint64_t i = 0; i < range->bytes / 4; i++) {

@@ -2,6 +2,9 @@
 #ifndef PGD_BACKENDS_CPU_SAMPLE_H
 #define PGD_BACKENDS_CPU_SAMPLE_H
 
+#include <math.h>
+#include <string.h>
+
 #include "cpu.h"
 
 #define CPU_SAMPLE_BLOCKS 2048

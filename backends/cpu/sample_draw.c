@@ -5,9 +5,9 @@
 //   top_k    becomes a floor: the k-th largest of what is left
 //   top_p    the masses of what is left fall into 1024 bins by their keys; the bin in which the
 //            share to drop ends is cut into 1024 again, until its keys are one. What weighs less
-//            than 2^-40 has no mass and is not looked at; what is far from the best is summed in
-//            f32, and in full only if its rounding could matter; the first masses of many tokens
-//            are near ones, and exact only if that could matter
+//            than 2^-40 has no mass and is not looked at. Of many tokens the masses are rough ones
+//            first, and what is far from the best is summed in f32: that leaves a doubt about a
+//            few of them, and only if one of these wins the race exact masses are taken
 //   race     64 tokens at a time; those that may win by a cheap bound are computed. The best token
 //            runs first: blocks that could not win against it with the loudest noise are left out
 //
@@ -51,6 +51,7 @@ double cpu_log_of(double v) {
 typedef struct draw {
     const cpu_row *row;
     float floor;    // logits below it are dropped
+    float sure;     // logits from it on are kept; between the two nobody knows yet
     double inverse; // 1 / temperature
 } draw;
 
@@ -161,50 +162,70 @@ static int64_t room_of(uint64_t sum, double tail, uint64_t share) {
 typedef struct part {
     cpu_live live;
     float low;
-    int32_t near; // 1 = by near masses first
+    bool rough;  // by rough masses first
     double tail; // mass of what is below low; 0 = nothing, else off by 2^-18 of it and the rounding
                  // of each token
 } part;
 
 // The least and the most that may be dropped of the part, whose masses fall into these bins. The
-// more is below it, the less is dropped above. Near masses are off in the share to drop and in what
-// is taken off it.
-static void room_in(const part *p, int64_t n, const uint64_t *mass, uint64_t share, int64_t *least,
+// more is below it, the less is dropped above. Rough masses are off in the share to drop and in
+// what is taken off it.
+static void room_in(const part *p, int64_t n, uint64_t sum, uint64_t share, int64_t *least,
                     int64_t *most) {
     const double off = p->tail > 0 ? p->tail * 0x1p-17 + (double)n : 0;
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < PGD_CPU_BINS; i++) {
-        sum += mass[i];
-    }
-    const int64_t wide = p->near != 0 ? (int64_t)(sum >> 25) + 2 * n + 2 : 0;
+    const int64_t wide = p->rough ? (int64_t)(sum >> 16) + n * 2050 : 0;
     *most = room_of(sum, p->tail > off ? p->tail - off : 0, share) + wide;
     *least = room_of(sum, p->tail + off, share) - wide;
 }
 
-// Finds the floor in a part. If the least and the most to drop lead to the same key, that is the
-// one. False when they do not.
-static bool floor_among(draw *d, const part *p, uint64_t share) {
+static void take_bins(const draw *d, cpu_live live, const pgd_cpu_span *s, bool rough,
+                      uint64_t *mass) {
+    const cpu_row *row = d->row;
+    if (rough) {
+        row->k->f32_rough_bins(live.v, live.n, row->max, (float)d->inverse, s, mass);
+    } else {
+        row->k->f32_mass_bins(live.v, live.n, row->max, d->inverse, s, mass);
+    }
+}
+
+// From here on the floor is in the keys from that of `low` to `last`.
+static void settle(draw *d, float low, uint32_t last) {
+    d->floor = low;
+    d->sure = cpu_value_of(last);
+}
+
+// Finds the floor in a part, or, where tail or masses are not exact, values between which it is.
+static void floor_among(draw *d, const part *p, uint64_t share) {
     const cpu_row *row = d->row;
     cpu_live live = p->live;
     pgd_cpu_span s = lines_of(d, p->low);
+    uint64_t enough = 0; // a bin of so little is not worth cutting
     int64_t most = INT64_MIN;
     int64_t least = 0;
-    s.near = p->near;
     for (;;) {
         uint64_t mass[PGD_CPU_BINS + 1] = {0};
-        row->k->f32_mass_bins(live.v, live.n, row->max, d->inverse, &s, mass);
-        if (most == INT64_MIN) {
-            room_in(p, row->n, mass, share, &least, &most);
-        }
-        const uint32_t bin = find_bin(&s, mass, &most);
-        if (least < 0 || find_bin(&s, mass, &least) != bin) {
-            return false;
-        }
         uint32_t first = 0;
+        take_bins(d, live, &s, p->rough && most == INT64_MIN, mass);
+        if (most == INT64_MIN) {
+            uint64_t sum = 0;
+            for (uint32_t i = 0; i < PGD_CPU_BINS; i++) {
+                sum += mass[i];
+            }
+            room_in(p, row->n, sum, share, &least, &most);
+            enough = p->rough ? sum >> 8 : 0;
+        }
+        const bool below = least < 0;
+        const uint32_t bin = find_bin(&s, mass, &most);
+        const uint32_t low = find_bin(&s, mass, &least);
         const uint32_t last = bin_keys(&s, bin, &first);
-        if (first >= last) {
-            d->floor = cpu_value_of(first);
-            return true;
+        if (below || low != bin) {
+            (void)bin_keys(&s, low, &first);
+            settle(d, below ? d->floor : cpu_value_of(first), last);
+            return;
+        }
+        if (first >= last || mass[bin] < enough) {
+            settle(d, cpu_value_of(first), last);
+            return;
         }
         s = span_of(first, last);
         live.n = row->k->f32_keep(live.v, live.n, cpu_value_of(s.first), cpu_value_of(s.last),
@@ -214,32 +235,29 @@ static bool floor_among(draw *d, const part *p, uint64_t share) {
 }
 
 // Raises the floor above the largest logit up to which the mass stays within the share to drop,
-// never above the largest one. Of many tokens with mass the far ones are summed in f32 first.
-static void keep_top_p(draw *d, float top_p) {
+// never above the largest one. Unless it has to be exact, of many tokens with mass the far ones are
+// summed in f32, or all are rough.
+static void keep_top_p(draw *d, float top_p, bool exact) {
     const cpu_row *row = d->row;
     const uint64_t share = (UINT64_C(1) << 24) - (uint64_t)((double)top_p * 0x1p+24);
     const float low = far_floor(d, W_NONE);
     const float near = far_floor(d, W_NEAR);
-    if (near > low && row->k->f32_count_ge(row->top, row->blocks, low) > FEW_BLOCKS) {
-        part p = {.live = cpu_row_live(row, near), .low = near};
+    part p = {.low = low};
+    if (!exact && near > low && row->k->f32_count_ge(row->top, row->blocks, low) > FEW_BLOCKS) {
+        p.live = cpu_row_live(row, near);
         if (p.live.v != row->v) {
             const double rest =
                 row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse, d->floor, near);
             p.tail = rest * 0x1p+40;
-            if (floor_among(d, &p, share)) {
-                return;
-            }
-        }
-    }
-    part all = {.live = cpu_row_live(row, low), .low = low};
-    all.near = all.live.n > FEW_TOKENS && isfinite(low) && isfinite(row->max);
-    if (all.near != 0) {
-        if (floor_among(d, &all, share)) {
+            p.low = near;
+            floor_among(d, &p, share);
             return;
         }
-        all = (part){.live = cpu_row_live(row, low), .low = low};
     }
-    (void)floor_among(d, &all, share);
+    p.live = cpu_row_live(row, low);
+    p.rough = !exact && p.live.n > FEW_TOKENS && isfinite(low) && isfinite(row->max) &&
+              isfinite((float)d->inverse);
+    floor_among(d, &p, share);
 }
 
 // ---- the race ----------------------------------------------------------------------------------
@@ -328,8 +346,16 @@ int32_t cpu_draw(const cpu_row *row, const pgd_sampling *s) {
     if (s->top_k > 0) {
         d.floor = cpu_row_kth(row, d.floor, s->top_k);
     }
-    if (s->top_p > 0 && s->top_p < 1) {
-        keep_top_p(&d, s->top_p);
+    if (!(s->top_p > 0 && s->top_p < 1)) {
+        return race(&d, s->seed, s->counter);
     }
+    const float floor = d.floor;
+    keep_top_p(&d, s->top_p, false);
+    const int32_t id = race(&d, s->seed, s->counter);
+    if (row->v[id] >= d.sure) {
+        return id;
+    }
+    d.floor = floor;
+    keep_top_p(&d, s->top_p, true);
     return race(&d, s->seed, s->counter);
 }

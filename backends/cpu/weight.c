@@ -16,8 +16,8 @@
 #define LAYOUT_VERSION UINT64_C(0x7067642d63707531) // raised with each change of the layout
 
 static pgd_status check_desc(const pgd_device *d, const pgd_weight_desc *a) {
-    cpu_check c = {.code = PGD_OK};
-    if (!cpu_check_weight(&c, a)) {
+    common_check c = {.rules = &cpu_rules};
+    if (!common_check_weight(&c, a)) {
         return CPU_FAIL(d, c.code, "weight '%s': %s", a->name == NULL ? "" : a->name, c.reason);
     }
     return PGD_OK;
@@ -54,16 +54,15 @@ static pgd_status add_rows(const pgd_device *d, pgd_weight *w, int32_t scheme, i
 }
 
 static pgd_status find_segments(const pgd_device *d, const pgd_weight_desc *a, pgd_weight *w) {
-    pgd_weight_part local;
     w->n_segments = 0;
     if (a->scheme != PGD_SCHEME_PARTS) {
         return add_rows(d, w, a->scheme, a->scheme == PGD_SCHEME_PLAIN ? a->dtype : 0, a->n);
     }
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        const pgd_weight_part *p = cpu_weight_part(a, i, &local);
-        const int32_t dtype = p->scheme == PGD_SCHEME_PLAIN ? p->dtype : 0;
-        if (p->row_count > 0) {
-            PGD_TRY(add_rows(d, w, p->scheme, dtype, p->row_count));
+        const pgd_weight_part p = common_weight_part(a, i);
+        const int32_t dtype = p.scheme == PGD_SCHEME_PLAIN ? p.dtype : 0;
+        if (p.row_count > 0) {
+            PGD_TRY(add_rows(d, w, p.scheme, dtype, p.row_count));
         }
     }
     return w->n_segments > 0 ? PGD_OK : CPU_FAIL(d, PGD_INVALID, "a weight joined of no rows");
@@ -322,12 +321,11 @@ static pgd_status part_rows(const pgd_device *d, const pgd_weight_desc *a, const
 }
 
 static pgd_status gather_rows(const pgd_device *d, const pgd_weight_desc *a, const pack *job) {
-    pgd_weight_part local;
     int64_t n = 0;
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        const pgd_weight_part *p = cpu_weight_part(a, i, &local);
-        PGD_TRY(part_rows(d, a, p, job->rows + n, job->scales + n));
-        n += p->row_count;
+        const pgd_weight_part p = common_weight_part(a, i);
+        PGD_TRY(part_rows(d, a, &p, job->rows + n, job->scales + n));
+        n += p.row_count;
     }
     if (n != a->n) { // a desc without parts is fine for plan only
         return CPU_FAIL(d, PGD_INVALID, "weight '%s' of %lld rows has no parts",

@@ -1,6 +1,6 @@
 // What the files of this folder share: handles, addresses, and how an op becomes launches.
 //
-//   ops.c    slots, support        check.c  shapes an op takes
+//   ops.c    slots, support        check.c  what is taken
 //   op_*.c   the ops               emit.c   addresses, live rows, launches
 //   device.c memory.c queue.c graph.c weight.c kv.c   the other tables
 //
@@ -14,6 +14,7 @@
 #include <pagoda/ops.h>
 #include <pagoda/plugin.h>
 
+#include "common/common.h"
 #include "driver.h"
 
 #define GPU_ALIGN 128
@@ -155,22 +156,9 @@ pgd_status gpu_upload_most(const pgd_device *d, pgd_queue *q, uint64_t bytes,
 pgd_status gpu_upload(const pgd_device *d, pgd_queue *q, const gpu_upload_rows *u) PGD_MUST_USE;
 void gpu_ring_destroy(const pgd_device *d, gpu_ring *r);
 
-// ---- check.c: shapes ---------------------------------------------------------------------------
+// ---- check.c, weight.c -------------------------------------------------------------------------
 
-typedef struct gpu_check {
-    pgd_status code;
-    char reason[96];
-} gpu_check;
-
-bool gpu_refuse(gpu_check *c, pgd_status code, const char *fmt, ...) PGD_PRINTF(3, 4);
-
-typedef bool (*gpu_check_fn)(gpu_check *c, const void *args, const pgd_weight_desc *w,
-                             const pgd_kv_desc *kv);
-extern const gpu_check_fn gpu_checks[PGD_OP_COUNT];
-bool gpu_check_weight(gpu_check *c, const pgd_weight_desc *w);
-bool gpu_check_kv(gpu_check *c, const pgd_kv_desc *kv);
-// Part i of a desc with what the desc says about all; fields a smaller caller lacks are zero.
-pgd_weight_part gpu_weight_part(const pgd_weight_desc *w, uint32_t i);
+extern const common_rules gpu_rules;
 // Layout of a weight by what it is used for.
 int32_t gpu_weight_layout(const pgd_weight_desc *w);
 

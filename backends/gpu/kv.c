@@ -16,14 +16,14 @@ static uint64_t round_up(uint64_t n, uint64_t to) {
 }
 
 static pgd_status check_desc(const pgd_device *d, const pgd_kv_desc *a) {
-    gpu_check c = {.code = PGD_OK};
-    if (!gpu_check_kv(&c, a)) {
+    common_check c = {.rules = &gpu_rules};
+    if (!common_check_kv(&c, a)) {
         return GPU_FAIL(d, c.code, "cache: %s", c.reason);
     }
     return PGD_OK;
 }
 
-// gpu_check_kv bounds each number, so that nothing here overflows.
+// common_check_kv bounds each number, so that nothing here overflows.
 static void layout(const pgd_kv_desc *a, pgd_kv *kv) {
     const uint64_t tokens = (uint64_t)(a->block_tokens == 0 ? 16 : a->block_tokens);
     const uint64_t units = ((uint64_t)a->k_dim + 7) / 8;
@@ -104,13 +104,6 @@ static void destroy(const pgd_device *d, pgd_kv *kv) {
 
 // ---- blocks as a whole -------------------------------------------------------------------------
 
-static pgd_status check_block(const pgd_device *d, const pgd_kv *kv, int32_t id) {
-    if (id < 0 || id >= kv->cache.n_blocks) {
-        return GPU_FAIL(d, PGD_INVALID, "cache block %d of %d", (int)id, (int)kv->cache.n_blocks);
-    }
-    return PGD_OK;
-}
-
 static uint64_t block_at(const pgd_kv *kv, int32_t id) {
     return (uint64_t)kv->cache.at + (uint64_t)id * (uint64_t)kv->cache.block_bytes;
 }
@@ -118,49 +111,21 @@ static uint64_t block_at(const pgd_kv *kv, int32_t id) {
 static pgd_status copy_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv, const pgd_pair *pairs,
                               uint32_t n) {
     PGD_TRY(gpu_not_recording(d, q, "copy_blocks"));
-    for (uint32_t i = 0; i < n; i++) {
-        PGD_TRY(check_block(d, kv, pairs[i].from));
-        PGD_TRY(check_block(d, kv, pairs[i].to));
+    common_check c = {.code = PGD_OK};
+    if (!common_check_pairs(&c, pairs, n, kv->cache.n_blocks)) {
+        return GPU_FAIL(d, c.code, "%s", c.reason);
     }
     for (uint32_t i = 0; i < n; i++) {
-        const pgd_copy c = {.dst = kv->buffer,
-                            .dst_offset = block_at(kv, pairs[i].to),
-                            .src = kv->buffer,
-                            .src_offset = block_at(kv, pairs[i].from),
-                            .bytes = (uint64_t)kv->cache.block_bytes};
+        const pgd_copy copy = {.dst = kv->buffer,
+                               .dst_offset = block_at(kv, pairs[i].to),
+                               .src = kv->buffer,
+                               .src_offset = block_at(kv, pairs[i].from),
+                               .bytes = (uint64_t)kv->cache.block_bytes};
         if (pairs[i].from != pairs[i].to) {
-            PGD_TRY(gpu_copy_now(d, q, &c, 1));
+            PGD_TRY(gpu_copy_now(d, q, &copy, 1));
         }
     }
     return PGD_OK;
-}
-
-static pgd_status check_image(const pgd_device *d, const pgd_kv *kv, const pgd_kv_image *a,
-                              uint64_t *out_bytes) {
-    const k_cache *c = &kv->cache;
-    const uint64_t row = (uint64_t)kv->desc.layers * (uint64_t)c->heads *
-                         (uint64_t)(c->k_dim + c->v_dim) * pgd_dtype_bytes(a->dtype);
-    if (a->n_ids < 0 || (a->n_ids > 0 && a->ids == NULL)) {
-        return GPU_FAIL(d, PGD_INVALID, "a cache image of %d blocks", (int)a->n_ids);
-    }
-    for (int32_t i = 0; i < a->n_ids; i++) {
-        PGD_TRY(check_block(d, kv, a->ids[i]));
-    }
-    if (a->format == PGD_KV_NATIVE) {
-        *out_bytes = (uint64_t)a->n_ids * (uint64_t)c->block_bytes;
-    } else if (a->format != PGD_KV_CANONICAL) {
-        return GPU_FAIL(d, PGD_UNSUPPORTED, "a cache image of format %d", (int)a->format);
-    } else if (a->n_tokens < 0 || a->n_tokens > (int64_t)a->n_ids * c->tokens ||
-               (a->dtype != PGD_F32 && a->dtype != PGD_BF16 && a->dtype != PGD_F16)) {
-        return GPU_FAIL(d, PGD_INVALID, "a cache image of %d tokens of %s in %d blocks",
-                        (int)a->n_tokens, pgd_dtype_name(a->dtype), (int)a->n_ids);
-    } else {
-        *out_bytes = (uint64_t)a->n_tokens * row;
-    }
-    return a->mem.bytes >= *out_bytes
-               ? PGD_OK
-               : GPU_FAIL(d, PGD_INVALID, "a cache image of %llu bytes in %llu",
-                          (unsigned long long)*out_bytes, (unsigned long long)a->mem.bytes);
 }
 
 static pgd_status move_native(const pgd_device *d, pgd_queue *q, const pgd_kv *kv,
@@ -229,7 +194,11 @@ static pgd_status move_blocks(const pgd_device *d, pgd_queue *q, pgd_kv *kv,
     uint64_t bytes = 0;
     GPU_TAIL(d, pgd_kv_image, image);
     PGD_TRY(gpu_not_recording(d, q, "read_blocks or write_blocks"));
-    PGD_TRY(check_image(d, kv, a, &bytes));
+    common_check c = {.code = PGD_OK};
+    if (!common_check_image(&c, &kv->desc, kv->cache.n_blocks, (uint64_t)kv->cache.block_bytes, a,
+                            &bytes)) {
+        return GPU_FAIL(d, c.code, "%s", c.reason);
+    }
     if (a->format == PGD_KV_NATIVE) {
         return move_native(d, q, kv, a, read);
     }

@@ -63,73 +63,73 @@ static bool holds(const pgd_batch *b, uint64_t at, uint64_t bytes) {
     return at != 0 && (at >= b->upload_bytes || bytes <= b->upload_bytes - at);
 }
 
-static bool check_change(gpu_check *c, const pgd_batch *b, const pgd_sample_args *a, int64_t r,
+static bool check_change(common_check *c, const pgd_batch *b, const pgd_sample_args *a, int64_t r,
                          const pgd_sampling *s) {
     const int64_t n = a->logits.shape[1];
     const uint64_t mask_bytes = (uint64_t)((n + 31) / 32) * 4;
     const bool counts = s->state_row != 0;
     if (s->mask_row < 0 ||
         (s->mask_row > 0 && !holds(b, b->mask, (uint64_t)s->mask_row * mask_bytes))) {
-        return gpu_refuse(c, PGD_INVALID, "output %lld: mask row %d", (long long)r,
-                          (int)s->mask_row);
+        return common_refuse(c, PGD_INVALID, "output %lld: mask row %d", (long long)r,
+                             (int)s->mask_row);
     }
     if (s->bias_count != 0 &&
         (s->bias_start < 0 || s->bias_count < 0 ||
          !holds(b, b->bias, 8 * ((uint64_t)s->bias_start + (uint64_t)s->bias_count)))) {
-        return gpu_refuse(c, PGD_INVALID, "output %lld: %d biases from %d on", (long long)r,
-                          (int)s->bias_count, (int)s->bias_start);
+        return common_refuse(c, PGD_INVALID, "output %lld: %d biases from %d on", (long long)r,
+                             (int)s->bias_count, (int)s->bias_start);
     }
     for (int32_t i = 0; i < s->bias_count; i++) {
         pgd_bias bias;
         memcpy(&bias, (const unsigned char *)b->mirror + b->bias + 8 * (s->bias_start + i), 8);
         if (bias.id < 0 || bias.id >= n || isnan(bias.add)) {
-            return gpu_refuse(c, PGD_INVALID, "output %lld: a bias of token %d of %lld",
-                              (long long)r, (int)bias.id, (long long)n);
+            return common_refuse(c, PGD_INVALID, "output %lld: a bias of token %d of %lld",
+                                 (long long)r, (int)bias.id, (long long)n);
         }
     }
     if (counts && a->state.rank == 0) {
-        return gpu_refuse(c, PGD_UNSUPPORTED, "output %lld counts tokens, without state",
-                          (long long)r);
+        return common_refuse(c, PGD_UNSUPPORTED, "output %lld counts tokens, without state",
+                             (long long)r);
     }
     const bool penalties =
         (s->repetition != 0 && s->repetition != 1) || s->presence != 0 || s->frequency != 0;
     return (s->repetition >= 0 && isfinite(s->repetition) && isfinite(s->presence) &&
             isfinite(s->frequency) && s->state_row >= 0 && (counts || !penalties) &&
             (!counts || s->state_row <= a->state.shape[0])) ||
-           gpu_refuse(c, PGD_INVALID, "output %lld: penalties %g, %g, %g, state row %d",
-                      (long long)r, (double)s->repetition, (double)s->presence,
-                      (double)s->frequency, (int)s->state_row);
+           common_refuse(c, PGD_INVALID, "output %lld: penalties %g, %g, %g, state row %d",
+                         (long long)r, (double)s->repetition, (double)s->presence,
+                         (double)s->frequency, (int)s->state_row);
 }
 
-static bool check_row(gpu_check *c, const pgd_batch *b, const pgd_sample_args *a, int64_t r) {
+static bool check_row(common_check *c, const pgd_batch *b, const pgd_sample_args *a, int64_t r) {
     const uint32_t known = PGD_SAMPLE_GREEDY | PGD_SAMPLE_LOGPROBS | PGD_SAMPLE_GIVEN;
     const pgd_sampling s = get_sampling(b, r);
     if ((s.flags & ~known) != 0 ||
         ((s.flags & PGD_SAMPLE_GIVEN) == 0 && s.typical_p != 0 && s.typical_p != 1)) {
-        return gpu_refuse(c, PGD_UNSUPPORTED, "output %lld: flags %#x, typical_p %g", (long long)r,
-                          (unsigned)s.flags, (double)s.typical_p);
+        return common_refuse(c, PGD_UNSUPPORTED, "output %lld: flags %#x, typical_p %g",
+                             (long long)r, (unsigned)s.flags, (double)s.typical_p);
     }
     if ((s.flags & PGD_SAMPLE_LOGPROBS) != 0) {
         if (a->logprobs.rank == 0 || a->top_ids.rank == 0 || a->ranks.rank == 0) {
-            return gpu_refuse(c, PGD_UNSUPPORTED, "output %lld: log probabilities, no tensors",
-                              (long long)r);
+            return common_refuse(c, PGD_UNSUPPORTED, "output %lld: log probabilities, no tensors",
+                                 (long long)r);
         }
         if (s.n_logprobs < 0 || s.n_logprobs >= a->logprobs.shape[1]) {
-            return gpu_refuse(c, PGD_INVALID, "output %lld: the %d best of %lld", (long long)r,
-                              (int)s.n_logprobs, (long long)a->logprobs.shape[1] - 1);
+            return common_refuse(c, PGD_INVALID, "output %lld: the %d best of %lld", (long long)r,
+                                 (int)s.n_logprobs, (long long)a->logprobs.shape[1] - 1);
         }
     }
     if ((s.flags & PGD_SAMPLE_GIVEN) != 0) {
         return (s.given >= 0 && s.given < a->logits.shape[1]) ||
-               gpu_refuse(c, PGD_INVALID, "output %lld: given token %d", (long long)r,
-                          (int)s.given);
+               common_refuse(c, PGD_INVALID, "output %lld: given token %d", (long long)r,
+                             (int)s.given);
     }
     if ((s.flags & PGD_SAMPLE_GREEDY) == 0 &&
         !(s.temperature > 0 && isfinite(s.temperature) && s.top_p >= 0 && s.top_p <= 1 &&
           s.min_p >= 0 && s.min_p <= 1 && s.top_k >= 0)) {
-        return gpu_refuse(c, PGD_INVALID,
-                          "output %lld: temperature %g, top_p %g, min_p %g, top_k %d", (long long)r,
-                          (double)s.temperature, (double)s.top_p, (double)s.min_p, (int)s.top_k);
+        return common_refuse(
+            c, PGD_INVALID, "output %lld: temperature %g, top_p %g, min_p %g, top_k %d",
+            (long long)r, (double)s.temperature, (double)s.top_p, (double)s.min_p, (int)s.top_k);
     }
     return check_change(c, b, a, r, &s);
 }
@@ -137,7 +137,7 @@ static bool check_row(gpu_check *c, const pgd_batch *b, const pgd_sample_args *a
 // Looks at the rows of this step; while a graph is recorded there are none yet.
 static void check_rows(gpu_op *op, const pgd_sample_args *a) {
     const pgd_batch *b = op->batch;
-    gpu_check c = {.code = PGD_OK};
+    common_check c = {.code = PGD_OK};
     if (op->code != PGD_OK || b == NULL || op->x->queue->recording != NULL) {
         return;
     }
@@ -206,15 +206,7 @@ pgd_status gpu_op_head_sample(const pgd_exec *x, const pgd_head_sample_args *a) 
                                  .norm_w = &a->norm_w,
                                  .normed = &a->normed,
                                  .y = &a->logits};
-    const pgd_sample_args draw = {.size = sizeof(draw),
-                                  .rows = a->rows,
-                                  .batch = a->batch,
-                                  .logits = a->logits,
-                                  .ids = a->ids,
-                                  .logprobs = a->logprobs,
-                                  .top_ids = a->top_ids,
-                                  .state = a->state,
-                                  .ranks = a->ranks};
+    const pgd_sample_args draw = common_sample_of(a);
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->logits.shape[0]);
     check_rows(&op, &draw);

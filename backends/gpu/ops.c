@@ -7,8 +7,9 @@
 
 static pgd_status check(const pgd_exec *x, int32_t op, const char *name, const void *args,
                         const pgd_weight *w, const pgd_kv *kv) {
-    gpu_check c = {.code = PGD_OK};
-    if (!gpu_checks[op](&c, args, w == NULL ? NULL : &w->desc, kv == NULL ? NULL : &kv->desc)) {
+    common_check c = {.rules = &gpu_rules};
+    if (!common_check_op(&c, op, args, w == NULL ? NULL : &w->desc,
+                         kv == NULL ? NULL : &kv->desc)) {
         return GPU_FAIL(x->dev, c.code, "%s: %s", name, c.reason);
     }
     return PGD_OK;
@@ -36,27 +37,8 @@ const pgd_ops gpu_ops = {.size = sizeof(pgd_ops), PGD_OP_LIST(OP_ENTRY)};
 
 // ---- support -----------------------------------------------------------------------------------
 
-typedef struct op_row {
-    const char *name;
-    uint32_t bytes; // of its args
-} op_row;
-
-static const op_row op_rows[PGD_OP_COUNT] = {
-#define OP_ROW(op, family) [PGD_OP_##op] = {.name = #op, .bytes = sizeof(pgd_##op##_args)},
-    PGD_OP_LIST(OP_ROW)
-#undef OP_ROW
-};
-
-// The largest of the args structs, for those of an older caller.
-typedef union any_args {
-    uint64_t align;
-#define OP_MEMBER(name, family) pgd_##name##_args name;
-    PGD_OP_LIST(OP_MEMBER)
-#undef OP_MEMBER
-} any_args;
-
 // x of the op's product, NULL if it has none.
-static const pgd_tensor *product_x(int32_t op, const any_args *a) {
+static const pgd_tensor *product_x(int32_t op, const common_args *a) {
     switch (op) {
     case PGD_OP_gemm:
     case PGD_OP_gemm_add: return &a->gemm.x;
@@ -70,7 +52,7 @@ static const pgd_tensor *product_x(int32_t op, const any_args *a) {
     }
 }
 
-static uint64_t scratch_of(const pgd_device *d, const pgd_query *q, const any_args *a,
+static uint64_t scratch_of(const pgd_device *d, const pgd_query *q, const common_args *a,
                            const pgd_weight_desc *w, const pgd_kv_desc *kv) {
     const pgd_tensor *x = product_x(q->op, a);
     uint64_t bytes = x != NULL ? gpu_product_scratch(d, w, x) : 0;
@@ -87,7 +69,7 @@ static uint64_t scratch_of(const pgd_device *d, const pgd_query *q, const any_ar
 
 // The name of an op's kernels says what weights other than plain ones they read. Beside a portable
 // name stands why it is not a tuned one, where the driver has such.
-static void name_kernel(const pgd_device *d, const pgd_query *q, const any_args *a,
+static void name_kernel(const pgd_device *d, const pgd_query *q, const common_args *a,
                         const pgd_weight_desc *w, const pgd_kv_desc *kv, pgd_support *out) {
     const gpu_self *self = gpu_of(d);
     const pgd_tensor *x = product_x(q->op, a);
@@ -104,11 +86,11 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, const any_args 
         out->flags &= ~(uint32_t)PGD_SUPPORT_INVARIANT;
     }
     if (tuned != NULL || library != NULL) {
-        snprintf(out->kernel, sizeof(out->kernel), "%s__%s%s", op_rows[q->op].name,
+        snprintf(out->kernel, sizeof(out->kernel), "%s__%s%s", common_op_name(q->op),
                  tuned == NULL ? "portable" : tuned, library == NULL ? "" : "_blaslt");
         return;
     }
-    snprintf(out->kernel, sizeof(out->kernel), "%s%s%s__portable", op_rows[q->op].name,
+    snprintf(out->kernel, sizeof(out->kernel), "%s%s%s__portable", common_op_name(q->op),
              is_plain ? "" : "_", is_plain ? "" : pgd_scheme_name(w->scheme));
     if (out->reason[0] == '\0' && (x != NULL || q->op == PGD_OP_attn) &&
         self->driver->tuned != NULL) {
@@ -119,28 +101,22 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, const any_args 
     }
 }
 
-static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, pgd_support *out) {
-    any_args local;
+static bool takes(const pgd_device *d, const pgd_query *q, common_check *c, pgd_support *out) {
+    common_args local;
     pgd_weight_desc w_local;
     pgd_kv_desc kv_local;
+    const common_args *args = common_query_args(c, q, &local);
     const pgd_weight_desc *w = NULL;
     const pgd_kv_desc *kv = NULL;
-    const void *args = NULL;
-    uint32_t size = 0;
-    if (q->op < 0 || q->op >= PGD_OP_COUNT || q->args == NULL) {
-        return gpu_refuse(c, PGD_UNSUPPORTED, "operation %d", (int)q->op);
-    }
-    memcpy(&size, q->args, sizeof(size));
-    if (!pgd_args_tail_is_zero(q->args, size, op_rows[q->op].bytes)) {
-        return gpu_refuse(c, PGD_UNSUPPORTED, "%u bytes of arguments", (unsigned)size);
+    if (args == NULL) {
+        return false;
     }
     if (!gpu_of(d)->facts.has_f64 && (q->op == PGD_OP_sample || q->op == PGD_OP_head_sample)) {
-        return gpu_refuse(c, PGD_UNSUPPORTED, "the device has no double precision");
+        return common_refuse(c, PGD_UNSUPPORTED, "the device has no double precision");
     }
-    args = pgd_args_view(&local, op_rows[q->op].bytes, q->args, size);
     w = q->weight == NULL ? NULL : PGD_ARGS(pgd_weight_desc, w_local, q->weight);
     kv = q->kv == NULL ? NULL : PGD_ARGS(pgd_kv_desc, kv_local, q->kv);
-    if (!gpu_checks[q->op](c, args, w, kv)) {
+    if (!common_check_op(c, q->op, args, w, kv)) {
         return false;
     }
     out->level = PGD_LEVEL_NATIVE;
@@ -153,7 +129,7 @@ static bool takes(const pgd_device *d, const pgd_query *q, gpu_check *c, pgd_sup
 pgd_status gpu_support(const pgd_device *d, const pgd_query *query, pgd_support *out) {
     pgd_query local;
     const pgd_query *q = PGD_ARGS(pgd_query, local, query);
-    gpu_check c = {.code = PGD_OK};
+    common_check c = {.rules = &gpu_rules};
     pgd_support result = {.size = sizeof(result), .level = PGD_LEVEL_NONE};
     GPU_TAIL(d, pgd_query, query);
     if (!takes(d, q, &c, &result)) {

@@ -56,15 +56,6 @@ pgd_status gpu_not_recording(const pgd_device *d, const pgd_queue *q, const char
 
 // ---- copies ------------------------------------------------------------------------------------
 
-// Bytes from the first to the last touched byte of one side of a copy.
-static bool span(const pgd_copy *c, uint64_t pitch, uint64_t *out) {
-    uint64_t rest = 0;
-    *out = c->bytes;
-    return c->rows <= 1 ||
-           (pitch >= c->bytes && !__builtin_mul_overflow(c->rows - 1, pitch, &rest) &&
-            !__builtin_add_overflow(rest, c->bytes, out));
-}
-
 static pgd_status check_side(const pgd_device *d, const char *name, const pgd_buffer *b,
                              uint64_t offset, uint64_t bytes) {
     if (b != NULL) {
@@ -86,10 +77,9 @@ static pgd_status copy_host(const pgd_device *d, pgd_queue *q, const gpu_copy *c
 static pgd_status copy_one(const pgd_device *d, pgd_queue *q, const pgd_copy *c) {
     uint64_t dst_bytes = 0;
     uint64_t src_bytes = 0;
-    if (!span(c, c->dst_pitch, &dst_bytes) || !span(c, c->src_pitch, &src_bytes)) {
-        return GPU_FAIL(d, PGD_INVALID, "a copy of %llu rows of %llu bytes with pitches %llu, %llu",
-                        (unsigned long long)c->rows, (unsigned long long)c->bytes,
-                        (unsigned long long)c->dst_pitch, (unsigned long long)c->src_pitch);
+    common_check check = {.code = PGD_OK};
+    if (!common_check_copy(&check, c, &dst_bytes, &src_bytes)) {
+        return GPU_FAIL(d, check.code, "%s", check.reason);
     }
     PGD_TRY(check_side(d, "the destination of a copy", c->dst, c->dst_offset, dst_bytes));
     PGD_TRY(check_side(d, "the source of a copy", c->src, c->src_offset, src_bytes));
@@ -124,9 +114,9 @@ static pgd_status copy(const pgd_device *d, pgd_queue *q, const pgd_copy *list, 
 
 pgd_status gpu_fill_now(const pgd_device *d, pgd_queue *q, const pgd_range *range,
                         uint32_t pattern) {
-    if (range->offset % 4 != 0 || range->bytes % 4 != 0) {
-        return GPU_FAIL(d, PGD_INVALID, "a fill of %llu bytes at %llu; both are multiples of 4",
-                        (unsigned long long)range->bytes, (unsigned long long)range->offset);
+    common_check check = {.code = PGD_OK};
+    if (!common_check_fill(&check, range)) {
+        return GPU_FAIL(d, check.code, "%s", check.reason);
     }
     PGD_TRY(gpu_range(d, "a fill", range->buffer, range->offset, range->bytes));
     return range->bytes == 0 ? PGD_OK

@@ -32,9 +32,18 @@ enum {
 K_BLOCK_LIST(BLOCK_EQUAL)
 #undef BLOCK_EQUAL
 
+int32_t gpu_weight_layout(const pgd_weight_desc *w) {
+    if (w->uses == PGD_USE_EMBED) {
+        return K_LAYOUT_ROWS;
+    }
+    return w->uses == PGD_USE_GATE_UP && w->n % 2 == 0 && w->scheme != PGD_SCHEME_PARTS
+               ? K_LAYOUT_GATED
+               : K_LAYOUT_PANELS;
+}
+
 static pgd_status check_desc(const pgd_device *d, const pgd_weight_desc *a) {
-    gpu_check c = {.code = PGD_OK};
-    if (!gpu_check_weight(&c, a)) {
+    common_check c = {.rules = &gpu_rules};
+    if (!common_check_weight(&c, a)) {
         return GPU_FAIL(d, c.code, "weight '%s': %s", a->name == NULL ? "" : a->name, c.reason);
     }
     return PGD_OK;
@@ -118,7 +127,7 @@ static pgd_status layout(const pgd_device *d, const pgd_weight_desc *a, uint64_t
         PGD_TRY(add_rows(d, w, format_of(a->scheme, a->dtype), a->n));
     }
     for (uint32_t i = 0; a->scheme == PGD_SCHEME_PARTS && i < a->n_parts; i++) {
-        const pgd_weight_part p = gpu_weight_part(a, i);
+        const pgd_weight_part p = common_weight_part(a, i);
         PGD_TRY(add_rows(d, w, format_of(p.scheme, p.dtype), p.row_count));
     }
     return w->n_matrices > 0 ? place(d, w, from, out_bytes)
@@ -313,7 +322,7 @@ static pgd_status check_source(const pgd_device *d, const pgd_source *s, const p
 static pgd_status check_prepare(const pgd_device *d, const pgd_weight_desc *a, const pgd_weight *w,
                                 const pgd_range *scratch) {
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        const pgd_weight_part p = gpu_weight_part(a, i);
+        const pgd_weight_part p = common_weight_part(a, i);
         PGD_TRY(check_source(d, &p.data, &p, columns_bytes(format_of(p.scheme, p.dtype), p.cols)));
         if (p.scheme == PGD_SCHEME_INT8) {
             PGD_TRY(check_source(d, &p.scales, &p, sizeof(float)));
@@ -336,7 +345,7 @@ static pgd_status pack_parts(const pgd_device *d, pgd_queue *q, const pgd_weight
     int64_t first = 0;
     PGD_TRY(gpu_fill_now(d, q, &all, 0)); // rows behind the last
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        const pgd_weight_part p = gpu_weight_part(a, i);
+        const pgd_weight_part p = common_weight_part(a, i);
         PGD_TRY(p.row_count == 0 ? PGD_OK : pack_part(d, q, w, &p, scratch, first));
         first += p.row_count;
     }

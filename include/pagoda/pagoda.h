@@ -72,7 +72,8 @@ typedef struct pgd_engine_options {
     uint32_t no_prefix_caching;      // 1: prompts are always computed, never read from the cache
     uint32_t no_chunked_prefill;     // 1: a prompt runs in one step or waits
     uint32_t no_reserve_full_prompt; // 1: a prompt starts when its first chunk fits
-    int32_t max_logprobs;            // most log probabilities a request may ask for, 0 = 20
+    int32_t max_logprobs; // most log probabilities a request may ask for: up to 1024, 0 = 20,
+                          // -1 = those of the whole vocabulary
     const char *cache;               // folder; NULL = XDG_CACHE_HOME/pagoda, or HOME/.cache/pagoda
     // Weights as the device lays them out, kept in the cache for the next start. NULL or "auto": of
     // models of 64 MiB and more, 20 GiB in all; "off"; or bytes ("4GiB"): of all models, so many.
@@ -153,6 +154,11 @@ typedef struct pgd_engine_stats {
     uint64_t max_stall_ns;    // longest step in which running answers waited for prompt tokens
     uint64_t n_limited_steps; // steps that took as many of these as they were allowed
     uint64_t n_steps_ahead;   // steps sent to the device while the one before was on its way
+    uint64_t n_corrupt;       // answers that ended because the model's logits were no numbers
+    // Steps that gave tokens, by how many: prompts that came to their end in them and tokens made.
+    // [i]: at most 2^i and more than [i - 1]; the last: any more. Their sum is n_prompt_tokens +
+    // n_generated_tokens.
+    uint64_t n_steps_by_tokens[16];
 } pgd_engine_stats;
 
 PGD_API void pgd_engine_get_stats(const pgd_engine *engine, pgd_engine_stats *out);
@@ -236,7 +242,7 @@ typedef struct pgd_request_desc {
     uint32_t include_stop;        // 1: the text ends behind what stopped it, not before
     uint32_t keep_special;        // 1: special tokens are part of the text
     uint32_t has_logprobs;        // 1: log probabilities of the tokens,
-    int32_t n_logprobs;           // and of the likeliest so many (0 to max_logprobs)
+    int32_t n_logprobs;           // and of the likeliest so many (0 to max_logprobs; -1 = all)
     uint32_t has_prompt_logprobs; // 1: the same for the prompt; it is computed, not read
     int32_t n_prompt_logprobs;    // from the prefix cache
     uint32_t reserved0;

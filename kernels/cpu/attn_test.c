@@ -184,6 +184,56 @@ static void values_are_close(void **state) {
     }
 }
 
+// Pieces of int8 give the bits of the same pieces widened to f32, whatever the rows.
+static void int8_is_f32_widened(void **state) {
+    static const int cuts[][2] = {{0, 64}, {5, 6}, {7, 40}, {16, 33}};
+    static int8_t codes[PIECES][PIECE * LONGEST];
+    static float wide_k[PIECES][PIECE * LONGEST];
+    static float wide_v[PIECES][PIECE * LONGEST];
+    static float got[ROWS * LD], want[ROWS * LD];
+    float factors[PIECES][PIECE];
+    const void *q8[PIECES], *k32[PIECES], *v32[PIECES];
+    const float *scales[PIECES];
+    uint64_t rng = 12;
+    (void)state;
+    make_rows(8);
+    for (int i = 0; i < PIECES; i++) {
+        for (int j = 0; j < PIECE * LONGEST; j++) {
+            codes[i][j] = (int8_t)test_next(&rng);
+        }
+        for (int j = 0; j < PIECE; j++) {
+            factors[i][j] = test_float(&rng);
+        }
+        q8[i] = codes[i];
+        k32[i] = wide_k[i];
+        v32[i] = wide_v[i];
+        scales[i] = factors[i];
+    }
+    FOR_EACH_ISA(k) {
+        for (int64_t dim = 16; dim <= LONGEST; dim += 16) {
+            for (int i = 0; i < PIECES; i++) {
+                k->int8_turned_16(codes[i], factors[i], dim, wide_k[i]);
+                k->int8_rows(codes[i], factors[i], PIECE, dim, wide_v[i], dim);
+            }
+            for (int64_t m = 0; m <= ROWS; m++) {
+                const size_t bytes = (size_t)m * PGD_CPU_TILE * sizeof(float);
+                k->int8_attn_scores(q, LD, m, q8, q8, scales, dim, got);
+                k->f32_attn_scores(q, LD, m, k32, k32, PIECE, dim, want);
+                assert_memory_equal(got, want, bytes);
+                for (size_t c = 0; c < sizeof(cuts) / sizeof(cuts[0]); c++) {
+                    const int *cut = cuts[c];
+                    memset(got, 0, sizeof(got));
+                    memset(want, 0, sizeof(want));
+                    k->int8_attn_values(p, PGD_CPU_TILE, m, q8, q8, scales, cut[0], cut[1], dim,
+                                        got, LD);
+                    k->f32_attn_values(p, PGD_CPU_TILE, m, v32, v32, cut[0], cut[1], dim, want, LD);
+                    assert_memory_equal(got, want, sizeof(got));
+                }
+            }
+        }
+    }
+}
+
 // The dot products of every instruction set against those of the scalar one, which multiplies and
 // adds in f32: the same up to the rounding of a fused product.
 static void dots_are_close(void **state) {
@@ -324,9 +374,10 @@ static void merges_tiles(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_close),        cmocka_unit_test(values_are_close),
-        cmocka_unit_test(dots_are_close),          cmocka_unit_test(softmax_of_a_tile),
-        cmocka_unit_test(softmax_of_other_scores), cmocka_unit_test(merges_tiles),
+        cmocka_unit_test(scores_are_close),    cmocka_unit_test(values_are_close),
+        cmocka_unit_test(int8_is_f32_widened), cmocka_unit_test(dots_are_close),
+        cmocka_unit_test(softmax_of_a_tile),   cmocka_unit_test(softmax_of_other_scores),
+        cmocka_unit_test(merges_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

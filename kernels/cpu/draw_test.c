@@ -163,27 +163,49 @@ static void mass_by_lines(void **state) {
     }
 }
 
-// Near masses are within 2^-26 of e^d and one, from the best to where nothing has mass.
-static void near_masses(void **state) {
-    const pgd_cpu_span s = {.low = -40.0f, .scale = 25.0f, .near = 1};
+// Rough masses are within 2^-17 of e^d and 2^10, from the best to where nothing has mass, and fall
+// into the bins that exact ones fall into.
+static void rough_masses(void **state) {
+    const pgd_cpu_span s = {.low = -40.0f, .scale = 25.0f};
     const float max = 0.75f;
-    uint64_t bins[PGD_CPU_BINS + 1];
     (void)state;
     FOR_EACH_ISA(k) {
         for (int i = 0; i < 4000; i++) {
+            uint64_t bins[PGD_CPU_BINS + 1] = {0};
+            uint64_t exact[PGD_CPU_BINS + 1] = {0};
             const float x = max - (float)i * 0.0101f;
             const double want = 0x1p40 * exp(((double)x - (double)max) * 0.7);
             uint64_t sum = 0;
-            memset(bins, 0, sizeof(bins));
-            k->f32_mass_bins(&x, 1, max, 0.7, &s, bins);
+            k->f32_rough_bins(&x, 1, max, 0.7f, &s, bins);
+            k->f32_mass_bins(&x, 1, max, 0.7, &s, exact);
             for (int b = 0; b < PGD_CPU_BINS; b++) {
+                assert_true(exact[b] > 0 || bins[b] == 0);
                 sum += bins[b];
             }
             if (x >= s.low) {
-                assert_true(fabs((double)sum - want) <= want * 0x1p-26 + 1.0);
+                assert_true(fabs((double)sum - want) <= want * 0x1p-17 + 0x1p10);
             } else {
                 assert_true(sum == 0);
             }
+        }
+    }
+}
+
+// Sums of many are those of each alone, what was in the bins stays, NaN has no mass.
+static void rough_sums(void **state) {
+    const pgd_cpu_span s = {.first = key_of(-9.0f), .last = key_of(2.0f), .shift = 22};
+    float x[331];
+    (void)state;
+    FOR_EACH_ISA(k) {
+        for (int n = 0; n <= 331; n += n < 70 ? 1 : 29) {
+            uint64_t bins[PGD_CPU_BINS + 1] = {7, 9};
+            uint64_t want[PGD_CPU_BINS + 1] = {7, 9};
+            for (int i = 0; i < n; i++) {
+                x[i] = i % 17 == 3 ? NAN : i % 19 == 4 ? -INFINITY : 2.0f - (float)(i % 50) * 0.3f;
+                k->f32_rough_bins(x + i, 1, 2.0f, 0.9f, &s, want);
+            }
+            k->f32_rough_bins(x, n, 2.0f, 0.9f, &s, bins);
+            assert_memory_equal(bins, want, PGD_CPU_BINS * sizeof(bins[0]));
         }
     }
 }
@@ -357,7 +379,8 @@ int main(void) {
         cmocka_unit_test(mass_is_close),
         cmocka_unit_test(mass_of_the_odd_ones),
         cmocka_unit_test(mass_by_lines),
-        cmocka_unit_test(near_masses),
+        cmocka_unit_test(rough_masses),
+        cmocka_unit_test(rough_sums),
         cmocka_unit_test(searches),
         cmocka_unit_test(exp_sum_is_close),
         cmocka_unit_test(changes_are_exact),

@@ -67,8 +67,7 @@ typedef struct pgd_cpu_span {
     uint32_t last;
     int32_t shift;
     float low;
-    float scale;  // 0 = by keys
-    int32_t near; // 1 = masses within 2^-26 of themselves and one; distances of -700 to 0 only
+    float scale; // 0 = by keys
 } pgd_cpu_span;
 
 // Penalties of sample; repetition is not 0.

@@ -209,8 +209,8 @@ static void rows_of_caches(void **state) {
             kernels->int8_turned_16(q, row_scales, dim, turned);
             for (int64_t i = 0; i < 16; i++) {
                 for (int64_t d = 0; d < dim; d++) {
-                    const float want = (float)q[i * dim + d] * row_scales[i];
-                    assert_true(side[i * LD + d] == want && turned[d * 16 + i] == want);
+                    assert_true(side[i * LD + d] == (float)q[i * dim + d] * row_scales[i]);
+                    assert_true(turned[d * 16 + i] == (float)q[d * 16 + i] * row_scales[i]);
                 }
                 assert_true(side[i * LD + dim] == 0.5f);
             }

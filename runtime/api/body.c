@@ -63,7 +63,7 @@ static int32_t among(pgd_str name, const char *const *names, size_t n) {
 
 static int32_t wrong_type(pgd_api_error *e, const pgd_api_field *f, const pgd_json *v,
                           const char *allowed) {
-    return pgd_api_refuse(e, 400, f->name, NULL, "%s is a %s; %s is allowed", f->name,
+    return pgd_api_refuse(e, 400, f->name, NULL, "%s is of type %s; %s is allowed", f->name,
                           pgd_json_kind_name(v->kind), allowed);
 }
 
@@ -275,7 +275,7 @@ int32_t pgd_api_body_check(pgd_api_body *b, const pgd_json *root, int32_t where,
                            pgd_api_error *e) {
     *b = (pgd_api_body){.is_chat = where == PGD_API_CHAT};
     if (!pgd_json_is(root, PGD_JSON_OBJECT)) {
-        return pgd_api_refuse(e, 400, NULL, NULL, "the body is a %s; an object is allowed",
+        return pgd_api_refuse(e, 400, NULL, NULL, "the body is of type %s; an object is allowed",
                               pgd_json_kind_name(root->kind));
     }
     for (uint32_t i = 0; i < root->n; i++) {

@@ -117,36 +117,37 @@ static int32_t set_logprobs(reader *r, pgd_request_desc *d) {
     if (v != NULL && r->b->is_chat) {
         if (!pgd_json_to_bool(v, &on)) {
             return pgd_api_refuse(r->e, 400, "logprobs", NULL,
-                                  "logprobs is a %s; true or false is allowed",
+                                  "logprobs is of type %s; true or false is allowed",
                                   pgd_json_kind_name(v->kind));
         }
         n = top;
     } else if (v != NULL) {
         const int32_t is_off = v->kind == PGD_JSON_FALSE;
-        if (!is_off && (!pgd_json_to_i64(v, &n) || n < 0 || n > 20)) {
+        if (!is_off && (!pgd_json_to_i64(v, &n) || n < -1 || n > 20)) {
             return pgd_api_refuse(r->e, 400, "logprobs", NULL,
-                                  "logprobs: a whole number from 0 to 20 is allowed");
+                                  "logprobs: a whole number from -1 to 20 is allowed");
         }
         on = !is_off;
     }
-    if (r->b->is_chat && !on && top > 0) {
+    if (r->b->is_chat && !on && top != 0) {
         return pgd_api_refuse(r->e, 400, "top_logprobs", NULL,
                               "top_logprobs is only allowed with \"logprobs\": true");
     }
-    if (v != NULL || top > 0) {
+    if (v != NULL || top != 0) {
         d->has_logprobs = (uint32_t)on;
         d->n_logprobs = (int32_t)n;
     }
     const int32_t echo = (int32_t)pgd_api_int(r->b, PGD_API_echo, 0);
-    const int64_t prompt = pgd_api_int(r->b, PGD_API_prompt_logprobs, -1);
-    if (prompt >= 0 && pgd_api_int(r->b, PGD_API_stream, 0)) {
+    const int32_t scores = value_of(r, PGD_API_prompt_logprobs) != NULL;
+    if (scores && pgd_api_int(r->b, PGD_API_stream, 0)) {
         return pgd_api_refuse(r->e, 400, "prompt_logprobs", NULL,
                               "prompt_logprobs is not allowed with \"stream\": true");
     }
     r->b->echoes_logprobs = echo && on;
-    r->b->wants_prompt = r->b->echoes_logprobs || prompt >= 0;
+    r->b->wants_prompt = r->b->echoes_logprobs || scores;
     d->has_prompt_logprobs = (uint32_t)r->b->wants_prompt;
-    d->n_prompt_logprobs = r->b->echoes_logprobs ? (int32_t)n : prompt > 0 ? (int32_t)prompt : 0;
+    d->n_prompt_logprobs =
+        r->b->echoes_logprobs ? (int32_t)n : (int32_t)pgd_api_int(r->b, PGD_API_prompt_logprobs, 0);
     return 0;
 }
 
@@ -173,6 +174,12 @@ static int32_t check_pairs(reader *r) {
                                   "...}} is allowed",
                                   i);
         }
+    }
+    if (!pgd_api_int(r->b, PGD_API_spaces_between_special_tokens, 1) &&
+        !pgd_api_int(r->b, PGD_API_skip_special_tokens, 1)) {
+        return pgd_api_refuse(r->e, 400, "spaces_between_special_tokens", "unsupported_parameter",
+                              "spaces_between_special_tokens: only true is supported where "
+                              "special tokens are kept");
     }
     const int64_t best_of = pgd_api_int(r->b, PGD_API_best_of, -1);
     if (best_of >= 0 && best_of != pgd_api_int(r->b, PGD_API_n, 1)) {

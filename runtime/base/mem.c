@@ -171,6 +171,10 @@ void pgd_mem_fail_nth(uint64_t n) {
     atomic_store(&fail_in, n);
 }
 
+int32_t pgd_mem_is_armed(void) {
+    return atomic_load_explicit(&fail_in, memory_order_relaxed) > 0;
+}
+
 uint64_t pgd_mem_live(void) {
     return atomic_load_explicit(&n_live, memory_order_relaxed);
 }

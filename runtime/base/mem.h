@@ -33,6 +33,9 @@ int32_t pgd_size_mul(uint64_t a, uint64_t b, uint64_t *out);
 
 // The n-th allocation from here (1 = the next) fails, once; 0 = off. Process-wide.
 void pgd_mem_fail_nth(uint64_t n);
+// 1 while a failure is to come. What grows by leaps (pgd_text) then asks for memory each time, so
+// that counting n up reaches every place that may grow, not only those where a leap happens to lie.
+int32_t pgd_mem_is_armed(void);
 // Live allocations and all allocations so far. Process-wide.
 uint64_t pgd_mem_live(void);
 uint64_t pgd_mem_count(void);

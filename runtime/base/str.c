@@ -63,13 +63,14 @@ pgd_str pgd_str_cut(pgd_str s, char sep, pgd_str *rest) {
 }
 
 pgd_status pgd_text_reserve(pgd_text *t, size_t len) {
-    if (len < t->cap) {
+    const int32_t fits = len < t->cap;
+    if (fits && !pgd_mem_is_armed()) {
         return PGD_OK;
     }
     if (len > PTRDIFF_MAX / 2) {
         return PGD_MEM_FAIL("a text", len);
     }
-    size_t cap = t->cap < 64 ? 64 : t->cap * 2;
+    size_t cap = fits ? t->cap : t->cap < 64 ? 64 : t->cap * 2;
     cap = cap > len ? cap : len + 1;
     char *grown = pgd_mem_realloc(t->ptr, cap, 1);
     if (grown == NULL) {

@@ -18,7 +18,7 @@ cli_sampling_values cli_sampling = {.temperature = -1.0,
                                     .top_p = -1.0,
                                     .min_p = -1.0,
                                     .top_k = -1,
-                                    .logprobs = -1,
+                                    .logprobs = CLI_NO_LOGPROBS,
                                     .repetition = -1.0};
 
 #define I32_MAX 2147483647.0
@@ -45,6 +45,8 @@ const cli_flag cli_engine_flags[] = {
                  "rows of a step (default 2048)"),
     CLI_FLAG_INT(0, "long-prefill-token-threshold", "N", &cli_engine.long_prefill_token_threshold,
                  0, I32_MAX, "most rows of one prompt in a step (default: no limit)"),
+    CLI_FLAG_INT(0, "max-logprobs", "N", &cli_engine.max_logprobs, -1, 1024,
+                 "most log probabilities a token may ask for (default 20), -1 = the vocabulary"),
     CLI_FLAG_INT(0, "max-stall-ms", "MS", &cli_engine.max_stall_ms, 1, 3600000,
                  "prompts of others may hold a running answer so long (default: no bound)"),
     CLI_FLAG_BOOL(0, "enable-prefix-caching", &cli_engine.enable_prefix_caching,
@@ -104,8 +106,8 @@ const cli_flag cli_sampling_flags[] = {
     CLI_FLAG_SWITCH(0, "keep-special", &cli_sampling.keep_special,
                     "show special tokens in the text"),
     CLI_FLAG_INT(0, "answers", "N", &cli_sampling.n, 1, 128, "answers to a prompt (default 1)"),
-    CLI_FLAG_INT(0, "logprobs", "N", &cli_sampling.logprobs, 0, 20,
-                 "with --json: log probabilities of the tokens and of the N likeliest"),
+    CLI_FLAG_INT(0, "logprobs", "N", &cli_sampling.logprobs, -1, 1024,
+                 "with --json: log probabilities of the tokens and of the N likeliest, -1 = all"),
     CLI_FLAG_U64(0, "seed", "N", &cli_sampling.seed,
                  "equal seeds give equal texts (default: random)"),
     CLI_FLAG_SWITCH(0, "ignore-eos", &cli_sampling.ignore_eos,
@@ -129,6 +131,7 @@ pgd_engine_options cli_engine_options(const char *model, int32_t max_num_seqs) {
         .block_size = v->block_size,
         .max_model_len = v->max_model_len,
         .max_num_seqs = v->max_num_seqs != 0 ? v->max_num_seqs : max_num_seqs,
+        .max_logprobs = v->max_logprobs,
         .max_num_batched_tokens = v->max_num_batched_tokens,
         .long_prefill_token_threshold = v->long_prefill_token_threshold,
         .max_stall_ms = v->max_stall_ms,
@@ -188,8 +191,8 @@ void cli_set_sampling(const pgd_engine *engine, int32_t max_tokens, pgd_request_
     desc->n_bad_words = v->bad_words.n;
     desc->keep_special = (uint32_t)v->keep_special;
     desc->n = v->n;
-    desc->has_logprobs = v->logprobs >= 0;
-    desc->n_logprobs = v->logprobs >= 0 ? v->logprobs : 0;
+    desc->has_logprobs = v->logprobs != CLI_NO_LOGPROBS;
+    desc->n_logprobs = desc->has_logprobs ? v->logprobs : 0;
     desc->has_seed = (uint32_t)v->seed.given;
     desc->seed = v->seed.value;
 }

@@ -19,6 +19,7 @@ typedef struct cli_engine_values {
     int32_t block_size;
     int32_t max_model_len;
     int32_t max_num_seqs;
+    int32_t max_logprobs;
     int32_t max_num_batched_tokens;
     int32_t long_prefill_token_threshold;
     int32_t max_stall_ms;
@@ -36,6 +37,8 @@ typedef struct cli_engine_values {
     int32_t step_timeout_ms;
 } cli_engine_values;
 
+#define CLI_NO_LOGPROBS INT32_MIN
+
 typedef struct cli_sampling_values {
     double temperature; // below 0: not given
     double top_p;
@@ -45,7 +48,7 @@ typedef struct cli_sampling_values {
     int32_t min_tokens;
     int32_t ignore_eos;
     int32_t n;         // answers, 0: not given
-    int32_t logprobs;  // below 0: not given
+    int32_t logprobs;  // CLI_NO_LOGPROBS: not given; -1 = the whole vocabulary
     double repetition; // below 0: not given
     double presence;
     double frequency;

@@ -118,7 +118,8 @@ typedef struct pgd_dev_desc {
 //          whatever the plugin answers
 pgd_status pgd_dev_open(pgd_dev_registry *r, const pgd_dev_desc *desc, pgd_dev **out) PGD_MUST_USE;
 void pgd_dev_close(pgd_dev *dev); // NULL is fine
-// Whether there are plugins for the name; no device is opened but for pci and uuid names.
+// Whether there are plugins for the name and the options are theirs; no device is opened but for pci
+// and uuid names.
 //   fails  INVALID, NOT_FOUND, UNAVAILABLE, INCOMPATIBLE as pgd_dev_open
 pgd_status pgd_dev_check(pgd_dev_registry *r, const char *uri) PGD_MUST_USE;
 
@@ -150,6 +151,9 @@ typedef struct pgd_dev_place {
 //   fails  UNSUPPORTED if a place is F3 and allow_slow is 0; the sentence names the operations
 pgd_status pgd_dev_plan(pgd_dev *dev, const pgd_query *queries, uint32_t n,
                         pgd_dev_place *out) PGD_MUST_USE;
+// 1 when the plugin itself says that it runs this; the tables stay as they are. 0 for a plugin that
+// does not tell.
+int32_t pgd_dev_takes(const pgd_dev *dev, const pgd_query *query);
 
 // The exec to run ops on a queue with; scratch_bytes = the largest of the plan.
 pgd_status pgd_dev_exec_create(pgd_dev *dev, pgd_queue *queue, uint64_t scratch_bytes,

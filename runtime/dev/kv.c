@@ -108,6 +108,22 @@ uint64_t pgd_dev_kv_image_bytes(const pgd_ref_kv *kv, const pgd_kv_image *image)
            (uint64_t)(desc->k_dim + desc->v_dim) * pgd_dtype_bytes(image->dtype);
 }
 
+// A head of a cache of int8, whose images are f32. Into the cache its scale is made from its
+// largest element, so one that was read and comes back may differ in the last place.
+static void convert_head(int8_t *q, unsigned char *scale_at, float *image, int64_t dim,
+                         int32_t out) {
+    float scale = 0;
+    if (out == 0) {
+        scale = pgd_ref_quantize_int8(image, dim, q);
+        memcpy(scale_at, &scale, sizeof(scale));
+        return;
+    }
+    memcpy(&scale, scale_at, sizeof(scale));
+    for (int64_t i = 0; i < dim; i++) {
+        image[i] = (float)q[i] * scale;
+    }
+}
+
 static void convert_row(const pgd_ref_kv *kv, const pgd_kv_image *image, int32_t layer,
                         int32_t which, int32_t token, unsigned char *bytes, int32_t out) {
     const pgd_kv_desc *desc = &kv->desc;
@@ -115,8 +131,13 @@ static void convert_row(const pgd_ref_kv *kv, const pgd_kv_image *image, int32_t
     int64_t slot = (int64_t)id * desc->block_tokens + token % desc->block_tokens;
     unsigned char *row = pgd_ref_kv_row(kv, layer, which, slot);
     int32_t row_dtype = which == 0 ? desc->k_dtype : desc->v_dtype;
-    int64_t n = (int64_t)desc->heads * (which == 0 ? desc->k_dim : desc->v_dim);
-    for (int64_t i = 0; i < n; i++) {
+    int64_t dim = which == 0 ? desc->k_dim : desc->v_dim;
+    for (int64_t h = 0; desc->scale_mode != PGD_KV_SCALE_NONE && h < desc->heads; h++) {
+        convert_head((int8_t *)row + h * dim,
+                     pgd_ref_kv_scales(kv, layer, which, slot) + (uint64_t)h * sizeof(float),
+                     (float *)(void *)bytes + h * dim, dim, out);
+    }
+    for (int64_t i = 0; desc->scale_mode == PGD_KV_SCALE_NONE && i < desc->heads * dim; i++) {
         if (out) {
             pgd_ref_store(image->dtype, bytes, i, pgd_ref_load(row_dtype, row, i));
         } else {
@@ -129,12 +150,16 @@ pgd_status pgd_dev_kv_convert(const pgd_ref_kv *kv, const pgd_kv_image *image, u
                               int32_t out) {
     const pgd_kv_desc *desc = &kv->desc;
     uint64_t item = pgd_dtype_bytes(image->dtype);
-    if (desc->scale_mode != PGD_KV_SCALE_NONE || image->dtype == PGD_I8) {
+    if ((desc->scale_mode != PGD_KV_SCALE_NONE && image->dtype != PGD_F32) ||
+        image->dtype == PGD_I8) {
         return pgd_fail(PGD_UNSUPPORTED,
-                        "a cache of %s with scale mode %d as an image of %s; images of int8 caches "
-                        "are in their own form only",
+                        "a cache of %s with scale mode %d as an image of %s; those of int8 caches "
+                        "are f32",
                         pgd_dtype_name(desc->k_dtype), desc->scale_mode,
                         pgd_dtype_name(image->dtype));
+    }
+    if ((uintptr_t)bytes % sizeof(float) != 0 && desc->scale_mode != PGD_KV_SCALE_NONE) {
+        return pgd_fail(PGD_INVALID, "an image of f32 at an address that is no multiple of 4");
     }
     if (item == 0 || image->n_tokens > image->n_ids * desc->block_tokens) {
         return pgd_fail(PGD_INVALID, "an image of %d tokens of %s does not fit %d blocks",

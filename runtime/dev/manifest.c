@@ -281,7 +281,7 @@ pgd_status pgd_dev_manifest_read(const char *path, pgd_arena *arena, pgd_dev_man
     *out = (pgd_dev_manifest){.kind = "", .name = "", .vendor = "", .version = "", .license = ""};
     out->path = text_of(&r, pgd_str_of(path));
     if (pgd_os_kind(path, NULL) == PGD_OS_NONE) {
-        refuse(&r, "it has no manifest %s", path);
+        refuse(&r, "it has no manifest %s; put the plugin's JSON file there", path);
         return r.code;
     }
     pgd_status code = pgd_json_read_file(path, &doc);

@@ -4,7 +4,8 @@
 // it can read and write blocks in canonical form. Then the handles stay native, and the missing op
 // reads a mirror in host memory:
 //   weight   unpacked once, at its first use, as f32
-//   cache    brought over as f32 before each op, and back after kv_write
+//   cache    brought over as f32 before each op, and back after kv_write; a cache of int8 does not
+//            go back: its other rows would get their scales anew, and not always the same
 // The wrappers that remember what a handle is made of stand in the merged tables only when a mirror
 // can be asked for. They also keep a plugin without gate_up from interleaving gate and up rows.
 #include "dev/inner.h"
@@ -17,6 +18,7 @@ struct pgd_dev_mirror {
     const void *handle;
     pgd_ref_weight weight; // rows NULL until the first use
     pgd_ref_kv kv;         // mem NULL until the first use
+    int32_t scale_mode;    // of the native cache
     float *rows;           // owned
     float *image;          // owned, canonical
     int32_t *ids;          // owned, all blocks
@@ -206,6 +208,8 @@ static pgd_status own_bind(const pgd_device *d, const pgd_kv_desc *desc, const p
     m->kv.desc.block_tokens = plan->block_tokens;
     m->kv.desc.k_dtype = PGD_F32;
     m->kv.desc.v_dtype = PGD_F32;
+    m->kv.desc.scale_mode = PGD_KV_SCALE_NONE;
+    m->scale_mode = desc->scale_mode;
     m->kv.n_blocks = n_blocks;
     pgd_status code = self_of(d)->native.kv.bind(d, desc, plan, mem, n_blocks, out);
     return keep(self_of(d), m, code, *out);
@@ -291,6 +295,11 @@ pgd_status pgd_dev_mirror_kv(pgd_dev *dev, pgd_queue *q, pgd_kv *kv, const pgd_r
 pgd_status pgd_dev_mirror_kv_store(pgd_dev *dev, pgd_queue *q, pgd_kv *kv) {
     pgd_dev_mirror *m = NULL;
     PGD_TRY(find(dev, kv, &m));
+    if (m->scale_mode != PGD_KV_SCALE_NONE) {
+        return pgd_fail(PGD_UNSUPPORTED,
+                        "kv_write by the reference into a cache with scales of device %s",
+                        dev->uri);
+    }
     pgd_kv_image image = image_of(m);
     PGD_TRY(pgd_dev_kv_convert(&m->kv, &image, (unsigned char *)m->image, 1));
     PGD_TRY(dev->native.kv.write_blocks(&dev->device, q, kv, &image));

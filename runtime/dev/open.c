@@ -282,11 +282,20 @@ static pgd_str list_kinds(const pgd_dev_registry *r, int32_t role, const char *f
     return pgd_str_of(text);
 }
 
+// A plugin that does not even say its kind may be the one that was meant.
 static pgd_status unknown_kind(const pgd_dev_registry *r, const char *uri) {
     char kinds[400];
+    const pgd_dev_manifest *nameless = NULL;
     pgd_str list = list_kinds(r, PGD_ROLE_BACKEND, "", kinds, sizeof(kinds));
-    return pgd_fail(PGD_INVALID, "device '%s': there is no such kind; %s%s", uri,
-                    list.len == 0 ? "no plugin was found" : "there are auto, ", kinds);
+    for (uint32_t i = 0; i < pgd_dev_registry_count(r) && nameless == NULL; i++) {
+        const pgd_dev_manifest *m = pgd_dev_registry_get(r, i);
+        nameless = m->kind[0] == '\0' && m->unusable != NULL ? m : NULL;
+    }
+    return pgd_fail(PGD_INVALID, "device '%s': there is no such kind; %s%s%s%s%s%s", uri,
+                    list.len == 0 ? "no plugin was found" : "there are auto, ", kinds,
+                    nameless != NULL ? "; plugin " : "", nameless != NULL ? nameless->path : "",
+                    nameless != NULL ? " is unusable: " : "",
+                    nameless != NULL ? nameless->unusable : "");
 }
 
 #define DETERMINISTIC "deterministic"
@@ -412,9 +421,25 @@ static pgd_status find_all(pgd_dev_registry *r, const char *uri, found *f) {
     return note_other(r, f->m, pgd_dev_load(f->m, &f->parts[0].plugin));
 }
 
+// The levels are made as for opening, which reads the options, and nothing is opened.
+static pgd_status check_options(const pgd_dev_part *parts, uint32_t n) {
+    pgd_dev *dev = pgd_mem_alloc(1, sizeof(*dev));
+    if (dev == NULL) {
+        return PGD_MEM_FAIL("a device", sizeof(*dev));
+    }
+    dev->plugin = parts[0].plugin;
+    const pgd_status status = make_levels(dev, parts, n, NULL);
+    pgd_dev_close(dev);
+    return status;
+}
+
 pgd_status pgd_dev_check(pgd_dev_registry *r, const char *uri) {
     found f = {0};
     pgd_status status = find_all(r, uri, &f);
+    if (status == PGD_OK) {
+        f.parts[0].options = f.options;
+        status = check_options(f.parts, 1 + f.n_layers);
+    }
     pgd_text_free(&f.device);
     return status;
 }

@@ -263,3 +263,13 @@ pgd_status pgd_dev_plan(pgd_dev *dev, const pgd_query *queries, uint32_t n, pgd_
     pgd_mem_free(s);
     return code;
 }
+
+int32_t pgd_dev_takes(const pgd_dev *dev, const pgd_query *query) {
+    const pgd_dev_tables *native = &dev->native;
+    pgd_support support = {.size = sizeof(support)};
+    return pgd_dev_has_op(&native->ops, query->op) && native->device.support != NULL &&
+           pgd_dev_since_weight(dev, query->weight) == PGD_OK &&
+           pgd_dev_since_kv(dev, query->kv) == PGD_OK &&
+           native->device.support(&dev->device, query, &support) == PGD_OK &&
+           support.level == PGD_LEVEL_NATIVE;
+}

@@ -68,6 +68,23 @@ int32_t pgd_dev_may_drive(const pgd_dev_registry *r, const pgd_dev_manifest *m,
     return pgd_os_pci_list(pgd_dev_registry_root(r), visit, &s) != PGD_OK || s.found || !s.seen;
 }
 
+// A need is a library, or several of which one is enough: "libx.so.2|libx.so.1".
+static int32_t is_met(const char *root, const char *need) {
+    char name[256];
+    while (*need != '\0') {
+        const size_t n = strcspn(need, "|");
+        if (n < sizeof(name)) {
+            memcpy(name, need, n);
+            name[n] = '\0';
+            if (n > 0 && pgd_os_dl_is_installed(root, name)) {
+                return 1;
+            }
+        }
+        need += n + (need[n] == '|');
+    }
+    return 0;
+}
+
 int32_t pgd_dev_is_absent(const pgd_dev_registry *r, const pgd_dev_manifest *m, char *reason,
                           size_t cap) {
     const char *root = pgd_dev_registry_root(r);
@@ -79,8 +96,11 @@ int32_t pgd_dev_is_absent(const pgd_dev_registry *r, const pgd_dev_manifest *m, 
         return 1;
     }
     for (uint32_t i = 0; i < m->n_needs; i++) {
-        if (!pgd_os_dl_is_installed(root, m->needs[i])) {
-            (void)snprintf(reason, cap, "driver not installed: %s is not found", m->needs[i]);
+        const char *need = m->needs[i];
+        const size_t n = strcspn(need, "|");
+        if (!is_met(root, need)) {
+            (void)snprintf(reason, cap, "driver not installed: %.*s is not found%s", (int)n, need,
+                           need[n] == '|' ? ", nor another that its manifest lists" : "");
             return 1;
         }
     }

@@ -135,9 +135,23 @@ static void test_needs(void **state) {
         const char *name;
         int32_t there;
     } cases[] = {
-        {"libfirst.so.1", 1},    {"libpath.so.2", 1},   {"libthree.so.30", 1}, {"libthree.so.3", 0},
-        {"first.so.1", 0},       {"libfirst.so.1x", 0}, {"libnone.so.1", 0},   {"libplain.so", 1},
-        {"/opt/acme/lib.so", 1}, {"/opt/acme/no", 0},   {"libfolder.so", 0},
+        {"libfirst.so.1", 1},
+        {"libpath.so.2", 1},
+        {"libthree.so.30", 1},
+        {"libthree.so.3", 0},
+        {"first.so.1", 0},
+        {"libfirst.so.1x", 0},
+        {"libnone.so.1", 0},
+        {"libplain.so", 1},
+        {"/opt/acme/lib.so", 1},
+        {"/opt/acme/no", 0},
+        {"libfolder.so", 0},
+        {"libno.so.2|libfirst.so.1", 1},
+        {"libfirst.so.1|libno.so.2", 1},
+        {"libno.so.3|libno.so.2|/opt/acme/lib.so", 1},
+        {"libno.so.2|libno.so.1", 0},
+        {"|", 0},
+        {"libno.so.1|", 0},
     };
     char why[240];
     (void)state;

@@ -79,10 +79,11 @@ static pgd_status add_manifest(pgd_dev_registry *r, const char *path, const char
     }
     for (uint32_t i = 0; m.unusable == NULL && i < r->n; i++) {
         if (r->items[i].unusable == NULL && strcmp(r->items[i].kind, m.kind) == 0) {
-            PGD_TRY(refuse(r, &m,
-                           "its kind is already given by %s, which is used; remove one of them, or "
-                           "name the one to use with --plugin",
-                           r->items[i].path));
+            PGD_TRY(
+                refuse(r, &m,
+                       "its kind is already given by %s, which comes first; remove one of them, or "
+                       "name the one to use with --plugin",
+                       r->items[i].path));
         }
     }
     return add(r, &m);

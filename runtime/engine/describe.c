@@ -25,8 +25,22 @@ static pgd_status check_count(const char *field, int64_t value, int64_t low, int
     return PGD_OK;
 }
 
-static pgd_status check_logprobs(const pgd_engine *e, const char *field, uint32_t has, int32_t n) {
-    return has ? check_count(field, n, 0, e->limits.max_logprobs) : PGD_OK;
+// -1 becomes the size of the vocabulary.
+static pgd_status read_logprobs(const pgd_engine *e, const char *field, uint32_t has, int32_t *n) {
+    const int32_t all = e->config->vocab;
+    if (!has) {
+        return PGD_OK;
+    }
+    if (*n == -1 && e->limits.max_logprobs == all) {
+        *n = all;
+    }
+    if (*n == -1) {
+        return pgd_fail(PGD_OUT_OF_RANGE,
+                        "%s is -1, the whole vocabulary (%d tokens); 0 to %d is allowed, and more "
+                        "with max-logprobs -1 of the engine",
+                        field, all, e->limits.max_logprobs);
+    }
+    return check_count(field, *n, 0, e->limits.max_logprobs);
 }
 
 static pgd_status check_lengths(const pgd_request_desc *d) {
@@ -79,9 +93,9 @@ pgd_status pgd_engine_copy_desc(const pgd_engine *e, const pgd_request_desc *des
     PGD_TRY(check_lengths(out));
     PGD_TRY(check_lists(out));
     PGD_TRY(check_text(e, out));
-    PGD_TRY(check_logprobs(e, "n_logprobs", out->has_logprobs, out->n_logprobs));
+    PGD_TRY(read_logprobs(e, "n_logprobs", out->has_logprobs, &out->n_logprobs));
     PGD_TRY(
-        check_logprobs(e, "n_prompt_logprobs", out->has_prompt_logprobs, out->n_prompt_logprobs));
+        read_logprobs(e, "n_prompt_logprobs", out->has_prompt_logprobs, &out->n_prompt_logprobs));
     if (!(out->temperature >= 0.0f)) {
         return pgd_fail(PGD_OUT_OF_RANGE, "temperature is %g; 0 (greedy) to 100 is allowed",
                         (double)out->temperature);

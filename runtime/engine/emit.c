@@ -170,6 +170,7 @@ static pgd_status add_token(const emission *m, engine_choice *c, int32_t out) {
     if (token < 0 || token >= e->config->vocab) {
         // What it wrote into the cache may be no numbers either: nobody is to find it.
         pgd_kv_cache_forget(e->cache, &c->seq, 0);
+        e->stats.n_corrupt++;
         return pgd_fail(PGD_INTERNAL, "the model's logits are not numbers (NaN)");
     }
     PGD_TRY(grow_logprobs(c, c->seq.n_tokens - c->seq.n_prompt + 1));
@@ -214,11 +215,26 @@ static void emit_row(const emission *m, const pgd_step_row *row) {
     }
 }
 
+static uint64_t tokens_counted(const pgd_engine_stats *s) {
+    return s->n_prompt_tokens + s->n_generated_tokens;
+}
+
+static void count_step(pgd_engine_stats *s, uint64_t tokens) {
+    const uint32_t last = sizeof(s->n_steps_by_tokens) / sizeof(s->n_steps_by_tokens[0]) - 1;
+    uint32_t i = 0;
+    while (i < last && tokens > UINT64_C(1) << i) {
+        i++;
+    }
+    s->n_steps_by_tokens[i] += tokens > 0;
+}
+
 // In the order of scheduling, in which blocks are to be given back.
 void pgd_engine_emit(pgd_engine *e, const engine_flight *f) {
     const emission m = {.e = e, .f = f};
+    const uint64_t before = tokens_counted(&e->stats);
     e->emit_ns = pgd_clock_ns();
     for (int32_t i = 0; i < f->step.n_rows; i++) {
         emit_row(&m, &f->step.rows[f->step.turns[i]]);
     }
+    count_step(&e->stats, tokens_counted(&e->stats) - before);
 }

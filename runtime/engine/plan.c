@@ -89,7 +89,8 @@ static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     l->long_prefill_token_threshold = o->long_prefill_token_threshold;
     l->num_blocks = o->num_blocks;
     l->keep_logits = o->keep_logits != 0;
-    l->max_logprobs = or_default(o->max_logprobs, DEFAULT_LOGPROBS);
+    l->max_logprobs =
+        o->max_logprobs < 0 ? e->config->vocab : or_default(o->max_logprobs, DEFAULT_LOGPROBS);
     l->max_scored =
         SCORED_ROWS < l->max_num_batched_tokens ? SCORED_ROWS : l->max_num_batched_tokens;
     l->no_prefix_caching = o->no_prefix_caching != 0;
@@ -110,7 +111,7 @@ static pgd_status read_limits(pgd_engine *e, const pgd_engine_options *o) {
     }
     e->pace.bound_ns = (uint64_t)o->max_stall_ms * UINT64_C(1000000);
     e->pace.least_tokens = l->block_size;
-    PGD_TRY(check_range("max-logprobs", o->max_logprobs, 0, MAX_LOGPROBS));
+    PGD_TRY(check_range("max-logprobs", o->max_logprobs, -1, MAX_LOGPROBS));
     if (l->max_logprobs > e->config->vocab) {
         l->max_logprobs = e->config->vocab;
     }

@@ -6,13 +6,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "load/gguf_model.h"
+#include "load/gguf_write.h"
 
 typedef struct entry {
     const char *key;
     const char *spec; // "KIND TEXT"; NULL = not in the file
 } entry;
 
-// Kinds: u u32, i i32, f f32, b bool, s string; U, F, S arrays, "," or "|" between their values.
+// Kinds: u u32, i i32, h i16, c i8, q u64, f f32, d f64, b bool, s string; U, F, S arrays, "," or "|" between their values.
 static const entry base[] = {
     {"general.architecture", "s llama"},
     {"llama.block_count", "u 2"},
@@ -61,6 +62,13 @@ static void put_f32(file *f, const char *text) {
     put(f, bits, 4);
 }
 
+static void put_f64(file *f, const char *text) {
+    const double v = strtod(text, NULL);
+    uint64_t bits = 0;
+    memcpy(&bits, &v, sizeof(bits));
+    put(f, bits, 8);
+}
+
 // An array of what stands between the marks; strings with "|" in them are escaped as "<|x|>".
 static void put_list(file *f, char kind, const char *text) {
     const size_t at = f->n + 4;
@@ -83,10 +91,11 @@ static void put_list(file *f, char kind, const char *text) {
 }
 
 static void put_entry(file *f, const char *key, const char *spec) {
-    static const char kinds[] = "uifbsUFS";
-    static const uint32_t types[] = {PGD_GGUF_U32,   PGD_GGUF_I32,    PGD_GGUF_F32,
-                                     PGD_GGUF_BOOL,  PGD_GGUF_STRING, PGD_GGUF_ARRAY,
-                                     PGD_GGUF_ARRAY, PGD_GGUF_ARRAY};
+    static const char kinds[] = "uihcqfdbsUFS";
+    static const uint32_t types[] = {PGD_GGUF_U32,   PGD_GGUF_I32,   PGD_GGUF_I16,
+                                     PGD_GGUF_I8,    PGD_GGUF_U64,   PGD_GGUF_F32,
+                                     PGD_GGUF_F64,   PGD_GGUF_BOOL,  PGD_GGUF_STRING,
+                                     PGD_GGUF_ARRAY, PGD_GGUF_ARRAY, PGD_GGUF_ARRAY};
     const char *kind = strchr(kinds, spec[0]);
     const char *text = spec + 2;
     assert_non_null(kind);
@@ -96,6 +105,10 @@ static void put_entry(file *f, const char *key, const char *spec) {
     switch (spec[0]) {
     case 'u': put(f, strtoul(text, NULL, 10), 4); break;
     case 'i': put(f, (uint64_t)strtol(text, NULL, 10), 4); break;
+    case 'h': put(f, (uint64_t)strtol(text, NULL, 10), 2); break;
+    case 'c': put(f, (uint64_t)strtol(text, NULL, 10), 1); break;
+    case 'q': put(f, strtoull(text, NULL, 10), 8); break;
+    case 'd': put_f64(f, text); break;
     case 'f': put_f32(f, text); break;
     case 'b': put(f, text[0] == '1', 1); break;
     case 's': put_text(f, text, strlen(text)); break;
@@ -201,6 +214,45 @@ static void refused_configs(void **state) {
         {{{"llama.rope.scaling.attn_factor", "s x"}}, 0, PGD_INVALID, "attn_factor"},
         {{{"tokenizer.ggml.bos_token_id", "s x"}}, 0, PGD_INVALID, "bos_token_id"},
         {{{"tokenizer.ggml.eos_token_id", "s x"}}, 0, PGD_INVALID, "eos_token_id"},
+        {{{"split.count", "s x"}}, 0, PGD_INVALID, "split.count"},
+        {{{"split.no", "U 0"}}, 0, PGD_INVALID, "split.no"},
+        {{{"split.no", "u 1"}}, 0, PGD_INVALID, "part 2 of"},
+        {{{"llama.block_count", "q 18446744073709551615"}}, 0, PGD_INVALID, "block_count"},
+        {{{"llama.block_count", "c -1"}}, 0, PGD_INVALID, "is -1; 0 to"},
+        {{{"llama.rope.freq_base", "F 1,2"}}, 0, PGD_INVALID, "is no number"},
+        {{{"general.type", "S model"}}, 0, PGD_INVALID, "is no string"},
+        {{{"llama.feed_forward_length", "F 16,16"}}, 0, PGD_INVALID, "no list of integers"},
+        {{{"llama.feed_forward_length", "U 4294967295"}}, 0, PGD_INVALID, "no list of integers"},
+        {{{"llama.embedding_length", "s x"}}, 0, PGD_INVALID, "embedding_length"},
+        {{{"llama.attention.head_count", "u 0"}}, 0, PGD_INVALID, "does not divide the width"},
+        {{{"llama.attention.value_length", "u 8"}, {"llama.attention.head_count", "u 3"}},
+         0,
+         PGD_INVALID,
+         "does not divide the width"},
+        {{{"llama.rope.scaling.type", "s yarn"},
+          {"llama.rope.scaling.factor", "f 2"},
+          {"llama.rope.scaling.original_context_length", "s x"}},
+         0,
+         PGD_INVALID,
+         "original_context_length"},
+        {{{"llama.rope.scaling.type", "s yarn"},
+          {"llama.rope.scaling.factor", "f 2"},
+          {"llama.rope.scaling.yarn_beta_fast", "s x"}},
+         0,
+         PGD_INVALID,
+         "yarn_beta_fast"},
+        {{{"llama.rope.scaling.type", "s yarn"},
+          {"llama.rope.scaling.factor", "f 2"},
+          {"llama.rope.scaling.yarn_beta_slow", "s x"}},
+         0,
+         PGD_INVALID,
+         "yarn_beta_slow"},
+        {{{"llama.rope.scaling.type", "s yarn"},
+          {"llama.rope.scaling.factor", "f 2"},
+          {"llama.rope.scaling.attn_factor", "f 0.5"}},
+         0,
+         PGD_UNSUPPORTED,
+         "attn_factor is 0.5"},
         {{{NULL, NULL}}, 3, PGD_UNSUPPORTED, "2 numbers of F32"},
         {{{"llama.rope.scaling.type", "s linear"}, {"llama.rope.scaling.factor", "f 2"}},
          2,
@@ -248,9 +300,41 @@ static void configs(void **state) {
     const entry yarn[N_CHANGES] = {{"llama.rope.scaling.type", "s yarn"},
                                    {"llama.rope.scaling.factor", "f 2"},
                                    {"llama.rope.scaling.original_context_length", "u 32"}};
+    const entry shrunk[N_CHANGES] = {{"llama.rope.scale_linear", "f 0.5"},
+                                     {"llama.attention.key_length", "u 4"},
+                                     {"llama.attention.value_length", "u 4"}};
+    const entry as_is[N_CHANGES] = {{"llama.rope.scaling.type", "s none"},
+                                    {"llama.rope.scale_linear", "f 4"},
+                                    {"tokenizer.ggml.bos_token_id", "u 1"}};
+    const entry numbers[N_CHANGES] = {{"llama.block_count", "h 2"},
+                                      {"llama.context_length", "q 64"},
+                                      {"llama.rope.freq_base", "d 5000"}};
+    const entry whole[N_CHANGES] = {
+        {"llama.block_count", "c 2"}, {"llama.rope.freq_base", "u 7000"}, {"split.count", "u 0"}};
+    const entry no_scale[N_CHANGES] = {{"llama.rope.scale_linear", "f 0"}};
     const entry nothing[N_CHANGES] = {{NULL, NULL}};
     (void)state;
-    pgd_load_config *c = config_of(plain, 0);
+    pgd_load_config *c = config_of(shrunk, 0);
+    assert_int_equal(c->rope.kind, PGD_ROPE_LINEAR);
+    assert_true(c->rope.factor > 0.49 && c->rope.factor < 0.51);
+    assert_int_equal(c->head_dim, 4);
+    pgd_load_config_free(c);
+    c = config_of(as_is, 0); // a type that is said goes before the old key
+    assert_int_equal(c->rope.kind, PGD_ROPE_DEFAULT);
+    pgd_load_config_free(c);
+    c = config_of(numbers, 0);
+    assert_int_equal(c->n_layers, 2);
+    assert_int_equal(c->max_position, 64);
+    assert_true(c->rope.theta > 4999 && c->rope.theta < 5001);
+    pgd_load_config_free(c);
+    c = config_of(whole, 0);
+    assert_int_equal(c->n_layers, 2);
+    assert_true(c->rope.theta > 6999 && c->rope.theta < 7001);
+    pgd_load_config_free(c);
+    c = config_of(no_scale, 0);
+    assert_int_equal(c->rope.kind, PGD_ROPE_DEFAULT);
+    pgd_load_config_free(c);
+    c = config_of(plain, 0);
     assert_string_equal(c->architecture, "LlamaForCausalLM");
     assert_int_equal(c->n_kv_heads, 2);
     assert_int_equal(c->head_dim, 4);
@@ -383,13 +467,63 @@ static void templates(void **state) {
     pgd_text_free(&t);
 }
 
+// ---- written again -----------------------------------------------------------------------------
+
+static void hear(void *arg, const char *what, uint64_t done, uint64_t all) {
+    uint64_t *last = arg;
+    assert_string_equal(what, "quantizing");
+    assert_true(done > *last && done <= all);
+    *last = done;
+}
+
+// All values go over, but those that speak of the old file's form.
+static void written(void **state) {
+    const entry changes[N_CHANGES] = {{"general.file_type", "u 1"},
+                                      {"general.quantization_version", "u 9"},
+                                      {"general.alignment", "u 32"}};
+    static const char *const types[] = {"f16", "q8_0"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        pgd_status status = PGD_OUT_OF_MEMORY;
+        char to[180];
+        file f;
+        make_file(&f, changes, 2);
+        (void)snprintf(to, sizeof(to), "%s/new.gguf", f.folder.path);
+        for (uint64_t nth = 1; status != PGD_OK; nth++) {
+            uint64_t last = 0;
+            const pgd_load_progress progress = {.fn = hear, .arg = &last};
+            const pgd_load_gguf_write_desc desc = {
+                .from = f.path, .to = to, .type = types[i], .progress = &progress};
+            pgd_mem_fail_nth(nth);
+            status = pgd_load_gguf_write(&desc);
+            pgd_mem_fail_nth(0);
+            assert_true(status == PGD_OK || status == PGD_OUT_OF_MEMORY);
+            assert_true(status != PGD_OK || last > 0);
+            assert_int_equal(pgd_mem_live(), 0);
+        }
+        pgd_load_weights *w = NULL;
+        pgd_str text = {0};
+        int64_t version = -1;
+        assert_int_equal(pgd_load_weights_open(to, &w), PGD_OK);
+        const pgd_load_gguf *g = pgd_load_weights_gguf(w);
+        assert_null(pgd_load_gguf_get(g, "general.file_type"));
+        assert_null(pgd_load_gguf_get(g, "general.alignment"));
+        assert_int_equal(pgd_load_gguf_int(g, "general.quantization_version", 0, 9, &version),
+                         PGD_OK);
+        assert_int_equal(version, i == 0 ? -1 : 2);
+        assert_int_equal(pgd_load_gguf_get(g, "tokenizer.ggml.tokens")->n, N_TOKENS);
+        pgd_load_gguf_walk walk = {.value = pgd_load_gguf_get(g, "tokenizer.ggml.merges")};
+        assert_true(pgd_load_gguf_next_str(&walk, &text) && pgd_str_is(text, "a b"));
+        pgd_load_weights_close(w);
+        assert_int_equal(remove(to), 0);
+        test_folder_remove(&f.folder);
+    }
+}
+
 // ---- no memory ---------------------------------------------------------------------------------
 
-// Texts with room for `room` bytes, so that the growth that fails comes at every place.
-static pgd_status tokenizer_in(const char *path, size_t room, uint64_t nth) {
+static pgd_status tokenizer_in(const char *path, uint64_t nth) {
     pgd_text tokenizer = {0}, config = {0};
-    assert_int_equal(pgd_text_reserve(&tokenizer, room), PGD_OK);
-    assert_int_equal(pgd_text_reserve(&config, room % 97), PGD_OK);
     pgd_mem_fail_nth(nth);
     pgd_status status = pgd_load_gguf_tokenizer(path, &tokenizer, &config);
     pgd_mem_fail_nth(0);
@@ -398,38 +532,45 @@ static pgd_status tokenizer_in(const char *path, size_t room, uint64_t nth) {
     return status;
 }
 
+static pgd_status config_in(const char *path, uint64_t nth) {
+    pgd_load_config *c = NULL;
+    pgd_mem_fail_nth(nth);
+    pgd_status status = pgd_load_gguf_config(path, &c);
+    pgd_mem_fail_nth(0);
+    pgd_load_config_free(c);
+    return status;
+}
+
+// Fails at every place where something is allocated or a text grows; at least `least` of them.
+static void fails_everywhere(pgd_status (*read)(const char *path, uint64_t nth), const file *f,
+                             uint64_t least) {
+    pgd_status status = PGD_OUT_OF_MEMORY;
+    uint64_t nth = 0;
+    while (status != PGD_OK) {
+        status = read(f->path, ++nth);
+        assert_true(status == PGD_OK || status == PGD_OUT_OF_MEMORY);
+        assert_int_equal(pgd_mem_live(), 0);
+    }
+    assert_true(nth > least);
+}
+
 static void no_memory(void **state) {
-    const entry kinds[2][N_CHANGES] = {
+    const entry kinds[][N_CHANGES] = {
         {{NULL, NULL}},
         {{"tokenizer.ggml.model", "s gpt2"}, {"tokenizer.ggml.pre", "s smollm"}},
+        {{"llama.rope.dimension_count", "u 2"}, {"llama.rope.scale_linear", "f 4"}},
+        {{"llama.rope.scaling.type", "s yarn"},
+         {"llama.rope.scaling.factor", "f 2"},
+         {"llama.rope.scaling.original_context_length", "u 32"}},
+        {{"llama.attention.sliding_window", "u 32"}, {"tokenizer.ggml.eos_token_id", "i 2"}},
     };
     (void)state;
-    for (int kind = 0; kind < 2; kind++) {
+    for (size_t kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
         file f;
-        int failed = 0;
-        make_file(&f, kinds[kind], 0);
-        for (size_t room = 1; room < 1100; room++) {
-            uint64_t nth = 1;
-            pgd_status status;
-            while ((status = tokenizer_in(f.path, room, nth)) != PGD_OK) {
-                assert_int_equal(status, PGD_OUT_OF_MEMORY);
-                assert_int_equal(pgd_mem_live(), 0);
-                failed++;
-                nth++;
-            }
-        }
-        assert_true(failed > 1100);
-        for (uint64_t nth = 1;; nth++) {
-            pgd_load_config *c = NULL;
-            pgd_mem_fail_nth(nth);
-            pgd_status status = pgd_load_gguf_config(f.path, &c);
-            pgd_mem_fail_nth(0);
-            pgd_load_config_free(c);
-            assert_int_equal(pgd_mem_live(), 0);
-            if (status == PGD_OK) {
-                break;
-            }
-            assert_int_equal(status, PGD_OUT_OF_MEMORY);
+        make_file(&f, kinds[kind], kind == 0 ? 2 : 0);
+        fails_everywhere(config_in, &f, 20);
+        if (kind < 2) {
+            fails_everywhere(tokenizer_in, &f, 100);
         }
         test_folder_remove(&f.folder);
     }
@@ -439,7 +580,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_configs),    cmocka_unit_test(configs),
         cmocka_unit_test(refused_tokenizers), cmocka_unit_test(tokenizers),
-        cmocka_unit_test(templates),          cmocka_unit_test(no_memory),
+        cmocka_unit_test(templates),          cmocka_unit_test(written),
+        cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

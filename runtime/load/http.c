@@ -2,6 +2,7 @@
 // every start of the program (docs/decisions).
 #include "load/http.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,15 +93,20 @@ struct pgd_load_http {
 };
 
 static pgd_status find_calls(void *lib, curl_calls *out) {
-    void *address = NULL;
-    // ISO C has no cast from void * to a function.
-#define CALL_FIND(type, name, args)                                               \
-    if (pgd_os_dl_symbol(lib, "curl_" #name, &address) != PGD_OK) {               \
-        return pgd_fail(PGD_UNSUPPORTED, LIBRARY " has no function curl_" #name); \
-    }                                                                             \
-    memcpy(&out->name, &address, sizeof(address));
-    CURL_CALLS(CALL_FIND)
-#undef CALL_FIND
+#define CALL_ROW(type, name, args) {"curl_" #name, offsetof(curl_calls, name)},
+    static const struct {
+        const char *name;
+        size_t at;
+    } rows[] = {CURL_CALLS(CALL_ROW)};
+#undef CALL_ROW
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        void *address = NULL;
+        if (pgd_os_dl_symbol(lib, rows[i].name, &address) != PGD_OK) {
+            return pgd_fail(PGD_UNSUPPORTED, LIBRARY " has no function %s", rows[i].name);
+        }
+        // ISO C has no cast from void * to a function.
+        memcpy((char *)out + rows[i].at, &address, sizeof(address));
+    }
     return PGD_OK;
 }
 

@@ -43,7 +43,7 @@ static pgd_status read_info(hub_fetch *f, pgd_json_doc **out) {
     pgd_load_http_reply reply;
     pgd_str sha = {0};
     pgd_load_http_escape(pgd_str_of(p->revision), revision, sizeof(revision));
-    PGD_TRY(pgd_load_hub_path(path, "/api/models/%s/revision/%s", p->repo, revision));
+    pgd_load_hub_path(path, "/api/models/%s/revision/%s", p->repo, revision);
     pgd_load_http_request request = {.url = path, .sink = collect, .arg = &text};
     pgd_status status = pgd_load_hub_ask(f, &request, &reply);
     if (status == PGD_OK) {
@@ -79,11 +79,8 @@ static int32_t is_listed(const pgd_json *info, pgd_str name) {
 // Adds a file that is not in the snapshot yet.
 static pgd_status want(hub_fetch *f, pgd_str name) {
     hub_file file = {0};
-    if (name.len >= sizeof(file.name)) {
-        return pgd_fail(PGD_OUT_OF_RANGE, "a file name of %zu bytes; at most %d are allowed",
-                        name.len, HUB_NAME - 1);
-    }
-    memcpy(file.name, name.ptr, name.len);
+    // What the names of shards may be is checked by pgd_load_shards_parse.
+    (void)snprintf(file.name, sizeof(file.name), "%.*s", (int)name.len, name.ptr);
     if (pgd_load_hub_has(f->place, file.name)) {
         return PGD_OK;
     }
@@ -107,8 +104,7 @@ static pgd_status check_room(const hub_fetch *f) {
     char path[HUB_PATH];
     for (uint32_t i = 0; i < f->n; i++) {
         uint64_t bytes = 0;
-        PGD_TRY(
-            pgd_load_hub_path(path, "%s/blobs/%s.incomplete", f->place->folder, f->files[i].etag));
+        pgd_load_hub_path(path, "%s/blobs/%s.incomplete", f->place->folder, f->files[i].etag);
         (void)pgd_os_kind(path, &bytes);
         here += bytes;
     }
@@ -136,10 +132,7 @@ static pgd_status bring(hub_fetch *f) {
                             f->place->repo);
         }
     }
-    pgd_status code = pgd_os_folder_make(f->place->folder);
-    if (code != PGD_OK) {
-        return pgd_load_hub_os_fail(code, f->place->folder, "be made");
-    }
+    PGD_TRY(pgd_load_hub_os(pgd_os_folder_make(f->place->folder), f->place->folder, "be made"));
     PGD_TRY(check_room(f));
     for (uint32_t i = 0; i < f->n; i++) {
         PGD_TRY(pgd_load_hub_get(f, &f->files[i]));
@@ -154,8 +147,7 @@ static pgd_status want_shards(hub_fetch *f, const pgd_json *info) {
     char path[HUB_PATH];
     pgd_os_map map = {0};
     pgd_load_shards shards = {0};
-    PGD_TRY(
-        pgd_load_hub_path(path, "%s/snapshots/%s/" INDEX_NAME, f->place->folder, f->place->commit));
+    pgd_load_hub_path(path, "%s/snapshots/%s/" INDEX_NAME, f->place->folder, f->place->commit);
     PGD_TRY(pgd_load_folder_map(path, PGD_LOAD_MAX_INDEX_BYTES, &map));
     pgd_status status = pgd_load_shards_parse(pgd_load_folder_text(&map), path, &shards);
     for (uint32_t i = 0; status == PGD_OK && i < shards.n; i++) {
@@ -272,11 +264,11 @@ pgd_status pgd_load_hub_find(pgd_str name, const pgd_load_progress *progress, ch
             memcpy(p.commit, commit, sizeof(commit));
         }
     }
-    PGD_TRY(pgd_load_hub_path(path, "%s/snapshots/%s", p.folder, p.commit));
+    pgd_load_hub_path(path, "%s/snapshots/%s", p.folder, p.commit);
     size_t n = strlen(path);
     if (n >= cap) {
-        return pgd_fail(PGD_OUT_OF_RANGE, "a model path of %zu bytes; at most %zu are allowed", n,
-                        cap == 0 ? 0 : cap - 1);
+        return pgd_fail(PGD_OUT_OF_RANGE, "a model path of %zu bytes; fewer than %zu are allowed",
+                        n, cap);
     }
     memcpy(out, path, n + 1);
     return PGD_OK;

@@ -116,25 +116,25 @@ static int32_t env_is_true(const char *name) {
     return 0;
 }
 
-pgd_status pgd_load_hub_path(char *out, const char *fmt, ...) {
+void pgd_load_hub_path(char *out, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(out, HUB_PATH, fmt, args);
+    (void)vsnprintf(out, HUB_PATH, fmt, args);
     va_end(args);
-    if (n < 0 || n >= HUB_PATH) {
-        return pgd_fail(PGD_OUT_OF_RANGE, "a path in the model cache has more than %d bytes",
-                        HUB_PATH - 1);
-    }
-    return PGD_OK;
 }
 
 // A folder of the environment, with "~/" as the home folder.
 static pgd_status put_folder(char *out, const char *folder, const char *more) {
-    const char *home = env("HOME");
-    if (strncmp(folder, "~/", 2) == 0 && home != NULL) {
-        return pgd_load_hub_path(out, "%s%s%s", home, folder + 1, more);
+    const char *home = strncmp(folder, "~/", 2) == 0 ? env("HOME") : NULL;
+    const size_t n = (home != NULL ? strlen(home) : 0) + strlen(folder) + strlen(more);
+    if (n >= HUB_FOLDER) {
+        return pgd_fail(PGD_OUT_OF_RANGE,
+                        "the model cache's path has %zu bytes; at most %d are "
+                        "allowed",
+                        n, HUB_FOLDER - 1);
     }
-    return pgd_load_hub_path(out, "%s%s", folder, more);
+    pgd_load_hub_path(out, "%s%s%s", home != NULL ? home : "", folder + (home != NULL), more);
+    return PGD_OK;
 }
 
 // HF_HOME, or what stands for it.
@@ -155,7 +155,7 @@ static pgd_status find_home(char *out) {
 static pgd_status find_cache(const char *home, char *out) {
     const char *folder = env("HF_HUB_CACHE");
     folder = folder != NULL ? folder : env("HUGGINGFACE_HUB_CACHE");
-    return folder != NULL ? put_folder(out, folder, "") : pgd_load_hub_path(out, "%s/hub", home);
+    return folder != NULL ? put_folder(out, folder, "") : put_folder(out, home, "/hub");
 }
 
 static void put_token(hub_place *p, const char *text, size_t len) {
@@ -180,7 +180,7 @@ static pgd_status find_token(const char *home, hub_place *p) {
         return PGD_OK;
     }
     PGD_TRY(env("HF_TOKEN_PATH") != NULL ? put_folder(path, env("HF_TOKEN_PATH"), "")
-                                         : pgd_load_hub_path(path, "%s/token", home));
+                                         : put_folder(path, home, "/token"));
     if (pgd_os_read_file(path, text, sizeof(text), &n) == PGD_OK) {
         put_token(p, text, (size_t)n);
     }
@@ -217,14 +217,18 @@ pgd_status pgd_load_hub_place(pgd_str name, hub_place *p) {
         p->timeout_s = timeout < MAX_TIMEOUT ? (int32_t)timeout : MAX_TIMEOUT;
     }
     const char *slash = strchr(p->repo, '/');
-    return pgd_load_hub_path(p->folder, "%s/models--%.*s--%s", p->cache, (int)(slash - p->repo),
-                             p->repo, slash + 1);
+    pgd_load_hub_path(p->folder, "%s/models--%.*s--%s", p->cache, (int)(slash - p->repo), p->repo,
+                      slash + 1);
+    return PGD_OK;
 }
 
 // ---- the folders -------------------------------------------------------------------------------
 
-pgd_status pgd_load_hub_os_fail(pgd_status code, const char *path, const char *doing) {
+pgd_status pgd_load_hub_os(pgd_status code, const char *path, const char *doing) {
     char text[128];
+    if (code == PGD_OK) {
+        return PGD_OK;
+    }
     const char *why = pgd_os_error_text(pgd_os_last_error(), text, sizeof(text));
     return pgd_fail(code, "%s: cannot %s: %s", path, doing, why);
 }
@@ -235,8 +239,8 @@ int32_t pgd_load_hub_read_ref(hub_place *p) {
     uint64_t n = 0;
     pgd_str commit = pgd_str_of(p->revision);
     if (!pgd_load_hub_is_commit(commit)) {
-        if (pgd_load_hub_path(path, "%s/refs/%s", p->folder, p->revision) != PGD_OK ||
-            pgd_os_read_file(path, text, sizeof(text), &n) != PGD_OK) {
+        pgd_load_hub_path(path, "%s/refs/%s", p->folder, p->revision);
+        if (pgd_os_read_file(path, text, sizeof(text), &n) != PGD_OK) {
             return 0;
         }
         commit = pgd_str_trim((pgd_str){text, (size_t)n});
@@ -250,14 +254,14 @@ int32_t pgd_load_hub_read_ref(hub_place *p) {
 
 int32_t pgd_load_hub_has(const hub_place *p, const char *name) {
     char path[HUB_PATH];
-    return pgd_load_hub_path(path, "%s/snapshots/%s/%s", p->folder, p->commit, name) == PGD_OK &&
-           pgd_os_kind(path, NULL) == PGD_OS_REGULAR;
+    pgd_load_hub_path(path, "%s/snapshots/%s/%s", p->folder, p->commit, name);
+    return pgd_os_kind(path, NULL) == PGD_OS_REGULAR;
 }
 
 static int32_t is_known_absent(const hub_place *p, const char *name) {
     char path[HUB_PATH];
-    return pgd_load_hub_path(path, "%s/.no_exist/%s/%s", p->folder, p->commit, name) == PGD_OK &&
-           pgd_os_kind(path, NULL) == PGD_OS_REGULAR;
+    pgd_load_hub_path(path, "%s/.no_exist/%s/%s", p->folder, p->commit, name);
+    return pgd_os_kind(path, NULL) == PGD_OS_REGULAR;
 }
 
 // 1 when every shard of the index is there. An index that cannot be read is not asked: the reader
@@ -267,8 +271,8 @@ static int32_t has_shards(const hub_place *p, char *missing) {
     pgd_os_map map = {0};
     pgd_load_shards shards = {0};
     int32_t whole = 1;
-    if (pgd_load_hub_path(path, "%s/snapshots/%s/%s", p->folder, p->commit, INDEX_NAME) != PGD_OK ||
-        pgd_load_folder_map(path, PGD_LOAD_MAX_INDEX_BYTES, &map) != PGD_OK) {
+    pgd_load_hub_path(path, "%s/snapshots/%s/%s", p->folder, p->commit, INDEX_NAME);
+    if (pgd_load_folder_map(path, PGD_LOAD_MAX_INDEX_BYTES, &map) != PGD_OK) {
         return 1;
     }
     if (pgd_load_shards_parse(pgd_load_folder_text(&map), path, &shards) == PGD_OK) {
@@ -304,19 +308,17 @@ int32_t pgd_load_hub_is_whole(const hub_place *p, char *missing) {
 static pgd_status make_parent(const char *path) {
     char folder[HUB_PATH];
     const char *slash = strrchr(path, '/');
-    PGD_TRY(pgd_load_hub_path(folder, "%.*s", (int)(slash - path), path));
-    pgd_status code = pgd_os_folder_make(folder);
-    return code == PGD_OK ? code : pgd_load_hub_os_fail(code, folder, "be made");
+    pgd_load_hub_path(folder, "%.*s", (int)(slash - path), path);
+    return pgd_load_hub_os(pgd_os_folder_make(folder), folder, "be made");
 }
 
 pgd_status pgd_load_hub_link(const hub_place *p, const hub_file *file) {
     char path[HUB_PATH];
     char text[HUB_PATH];
-    PGD_TRY(pgd_load_hub_path(path, "%s/snapshots/%s/%s", p->folder, p->commit, file->name));
-    PGD_TRY(pgd_load_hub_path(text, "../../blobs/%s", file->etag));
+    pgd_load_hub_path(path, "%s/snapshots/%s/%s", p->folder, p->commit, file->name);
+    pgd_load_hub_path(text, "../../blobs/%s", file->etag);
     PGD_TRY(make_parent(path));
-    pgd_status code = pgd_os_folder_link(text, path);
-    return code == PGD_OK ? code : pgd_load_hub_os_fail(code, path, "be made a link");
+    return pgd_load_hub_os(pgd_os_folder_link(text, path), path, "be made a link");
 }
 
 // Writes a small file in one move.
@@ -325,8 +327,7 @@ static pgd_status write_whole(const char *path, const char *text) {
     unsigned char salt[4] = {0};
     pgd_os_file f = {-1};
     (void)pgd_os_random(salt, sizeof(salt));
-    PGD_TRY(
-        pgd_load_hub_path(beside, "%s.%02x%02x%02x%02x", path, salt[0], salt[1], salt[2], salt[3]));
+    pgd_load_hub_path(beside, "%s.%02x%02x%02x%02x", path, salt[0], salt[1], salt[2], salt[3]);
     PGD_TRY(make_parent(path));
     pgd_status code = pgd_os_open_write(beside, 0, &f);
     if (code == PGD_OK) {
@@ -336,7 +337,7 @@ static pgd_status write_whole(const char *path, const char *text) {
     if (code == PGD_OK) {
         code = pgd_os_folder_move(beside, path);
     }
-    return code == PGD_OK ? code : pgd_load_hub_os_fail(code, path, "be written");
+    return pgd_load_hub_os(code, path, "be written");
 }
 
 pgd_status pgd_load_hub_write_ref(const hub_place *p) {
@@ -344,12 +345,12 @@ pgd_status pgd_load_hub_write_ref(const hub_place *p) {
     if (pgd_load_hub_is_commit(pgd_str_of(p->revision))) {
         return PGD_OK;
     }
-    PGD_TRY(pgd_load_hub_path(path, "%s/refs/%s", p->folder, p->revision));
+    pgd_load_hub_path(path, "%s/refs/%s", p->folder, p->revision);
     return write_whole(path, p->commit);
 }
 
 pgd_status pgd_load_hub_write_absent(const hub_place *p, const char *name) {
     char path[HUB_PATH];
-    PGD_TRY(pgd_load_hub_path(path, "%s/.no_exist/%s/%s", p->folder, p->commit, name));
+    pgd_load_hub_path(path, "%s/.no_exist/%s/%s", p->folder, p->commit, name);
     return write_whole(path, "");
 }

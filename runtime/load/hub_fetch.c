@@ -65,13 +65,14 @@ static pgd_status refused(const hub_place *p, const pgd_load_http_reply *r, cons
 }
 
 // Where a redirect leads, if one may go there.
-static pgd_status follow(const hub_place *p, const pgd_load_http_reply *r, char *url) {
+static pgd_status follow(const hub_place *p, const pgd_load_http_reply *r, char url[HUB_PATH]) {
     int32_t is_plain = strncmp(r->location, "http://", 7) == 0;
     if (r->location[0] == '\0' || (is_plain && strncmp(p->endpoint, "https://", 8) == 0)) {
         return pgd_fail(PGD_UNAVAILABLE, "model \"%s\": %s redirects to %s", p->repo, p->endpoint,
                         is_plain ? "an unencrypted address" : "nowhere");
     }
-    return pgd_load_hub_path(url, "%s", r->location);
+    pgd_load_hub_path(url, "%s", r->location);
+    return PGD_OK;
 }
 
 static int32_t is_redirect(const pgd_load_http_reply *r) {
@@ -84,7 +85,7 @@ pgd_status pgd_load_hub_ask(hub_fetch *f, pgd_load_http_request *request,
     hub_place *p = f->place;
     char url[HUB_PATH];
     const char *what = request->url; // a path
-    PGD_TRY(pgd_load_hub_path(url, "%s%s", p->endpoint, what));
+    pgd_load_hub_path(url, "%s%s", p->endpoint, what);
     request->timeout_s = p->timeout_s;
     for (int32_t hop = 0; hop < MAX_HOPS; hop++) {
         int32_t home = pgd_load_http_same_origin(url, p->endpoint);
@@ -114,10 +115,10 @@ static int32_t is_passing(pgd_status status, const pgd_load_http_reply *r) {
            (r->status < 400 || r->status == 408 || r->status == 429 || r->status >= 500);
 }
 
-static pgd_status resolve_path(const hub_fetch *f, const char *name, char *out) {
+static void resolve_path(const hub_fetch *f, const char *name, char *out) {
     char escaped[3 * HUB_NAME];
     pgd_load_http_escape(pgd_str_of(name), escaped, sizeof(escaped));
-    return pgd_load_hub_path(out, "/%s/resolve/%s/%s", f->place->repo, f->place->commit, escaped);
+    pgd_load_hub_path(out, "/%s/resolve/%s/%s", f->place->repo, f->place->commit, escaped);
 }
 
 // "abc" or W/"abc" -> abc, as long as it can be the name of a file.
@@ -149,10 +150,10 @@ static int32_t take_etag(const char *text, char *out, size_t cap) {
 pgd_status pgd_load_hub_head(hub_fetch *f, hub_file *file) {
     char path[HUB_PATH];
     pgd_load_http_reply reply;
-    PGD_TRY(resolve_path(f, file->name, path));
+    resolve_path(f, file->name, path);
     uint64_t pause = PAUSE_NS;
     pgd_status status = PGD_OK;
-    for (int32_t turn = 0; turn <= MAX_RETRIES; turn++, pause *= 2) {
+    for (int32_t turn = 0;; turn++, pause *= 2) {
         pgd_load_http_request request = {.url = path, .head = 1};
         status = pgd_load_hub_ask(f, &request, &reply);
         if (status == PGD_OK || !is_passing(status, &reply) || turn == MAX_RETRIES) {
@@ -191,10 +192,7 @@ static pgd_status begin(part *p, const pgd_load_http_reply *reply) {
                         (unsigned long long)p->have);
     }
     if (reply->status == 200 && p->have > 0) {
-        pgd_status code = pgd_os_truncate(p->path, 0);
-        if (code != PGD_OK) {
-            return pgd_load_hub_os_fail(code, p->path, "be begun again");
-        }
+        PGD_TRY(pgd_load_hub_os(pgd_os_truncate(p->path, 0), p->path, "be begun again"));
         p->f->done -= p->have;
         p->have = 0;
     }
@@ -209,10 +207,7 @@ static pgd_status take(part *p, const pgd_load_http_reply *reply, const char *by
         return pgd_fail(PGD_DATA_LOSS, "%s: more than the %llu bytes that were announced",
                         p->file->name, (unsigned long long)p->file->bytes);
     }
-    pgd_status code = pgd_os_write(p->out, bytes, n);
-    if (code != PGD_OK) {
-        return pgd_load_hub_os_fail(code, p->path, "be written");
-    }
+    PGD_TRY(pgd_load_hub_os(pgd_os_write(p->out, bytes, n), p->path, "be written"));
     p->have += n;
     p->f->done += n;
     uint64_t now = pgd_clock_ns();
@@ -232,17 +227,17 @@ static pgd_status sink(void *arg, const pgd_load_http_reply *reply, const char *
 
 static pgd_status ask_once(part *p, pgd_load_http_reply *reply) {
     char path[HUB_PATH];
-    PGD_TRY(resolve_path(p->f, p->file->name, path));
+    resolve_path(p->f, p->file->name, path);
     pgd_load_http_request request = {.url = path, .from = p->have, .sink = sink, .arg = p};
     p->begun = 0;
     pgd_status status = pgd_load_hub_ask(p->f, &request, reply);
     if (status == PGD_OK && reply->status == 416) {
         // What is here is longer than the file: it cannot be a part of it.
-        status = pgd_os_truncate(p->path, 0);
+        PGD_TRY(pgd_load_hub_os(pgd_os_truncate(p->path, 0), p->path, "be begun again"));
         p->f->done -= p->have;
         p->have = 0;
-        return status == PGD_OK ? pgd_fail(PGD_UNAVAILABLE, "%s: begins again", p->file->name)
-                                : pgd_load_hub_os_fail(status, p->path, "be begun again");
+        reply->status = 0; // to be asked again
+        return pgd_fail(PGD_UNAVAILABLE, "%s: begins again", p->file->name);
     }
     return status;
 }
@@ -338,23 +333,19 @@ static pgd_status fill_blob(part *p, const char *blob) {
     }
     p->f->done += p->have;
     code = code == PGD_OK ? pgd_os_open_write(p->path, 1, &p->out) : code;
-    if (code != PGD_OK) {
-        return pgd_load_hub_os_fail(code, p->path, "be written");
-    }
+    PGD_TRY(pgd_load_hub_os(code, p->path, "be written"));
     pgd_status status = transfer(p);
-    if (status == PGD_OK && pgd_os_sync(p->out) != PGD_OK) {
-        status = pgd_load_hub_os_fail(PGD_UNAVAILABLE, p->path, "be written");
+    if (status == PGD_OK) {
+        status = pgd_load_hub_os(pgd_os_sync(p->out), p->path, "be written");
     }
     pgd_os_close(&p->out);
     PGD_TRY(status);
     status = check(p);
     if (status == PGD_DATA_LOSS) {
-        code = pgd_os_folder_remove(p->path);
-        return code == PGD_OK ? status : pgd_load_hub_os_fail(code, p->path, "be removed");
+        PGD_TRY(pgd_load_hub_os(pgd_os_folder_remove(p->path), p->path, "be removed"));
     }
     PGD_TRY(status);
-    code = pgd_os_folder_move(p->path, blob);
-    return code == PGD_OK ? code : pgd_load_hub_os_fail(code, blob, "be written");
+    return pgd_load_hub_os(pgd_os_folder_move(p->path, blob), blob, "be written");
 }
 
 // Waits until nobody else downloads this blob.
@@ -362,18 +353,15 @@ static pgd_status lock(hub_fetch *f, const hub_file *file, pgd_os_file *out) {
     char path[HUB_PATH];
     char folder[HUB_PATH];
     const char *name = strrchr(f->place->folder, '/') + 1;
-    PGD_TRY(pgd_load_hub_path(folder, "%s/.locks/%s", f->place->cache, name));
-    PGD_TRY(pgd_load_hub_path(path, "%s/%s.lock", folder, file->etag));
-    pgd_status code = pgd_os_folder_make(folder);
-    if (code != PGD_OK) {
-        return pgd_load_hub_os_fail(code, folder, "be made");
-    }
-    code = pgd_os_folder_lock(path, 0, out);
+    pgd_load_hub_path(folder, "%s/.locks/%s", f->place->cache, name);
+    pgd_load_hub_path(path, "%s/%s.lock", folder, file->etag);
+    PGD_TRY(pgd_load_hub_os(pgd_os_folder_make(folder), folder, "be made"));
+    pgd_status code = pgd_os_folder_lock(path, 0, out);
     if (code == PGD_PRECONDITION) {
         report(f, "waiting for another download of", file->name, f->done);
         code = pgd_os_folder_lock(path, 1, out);
     }
-    return code == PGD_OK ? code : pgd_load_hub_os_fail(code, path, "be locked");
+    return pgd_load_hub_os(code, path, "be locked");
 }
 
 pgd_status pgd_load_hub_get(hub_fetch *f, const hub_file *file) {
@@ -381,13 +369,10 @@ pgd_status pgd_load_hub_get(hub_fetch *f, const hub_file *file) {
     char path[HUB_PATH];
     pgd_os_file held = {-1};
     pgd_status status = PGD_OK;
-    PGD_TRY(pgd_load_hub_path(path, "%s/blobs", f->place->folder));
-    status = pgd_os_folder_make(path);
-    if (status != PGD_OK) {
-        return pgd_load_hub_os_fail(status, path, "be made");
-    }
-    PGD_TRY(pgd_load_hub_path(blob, "%s/blobs/%s", f->place->folder, file->etag));
-    PGD_TRY(pgd_load_hub_path(path, "%s.incomplete", blob));
+    pgd_load_hub_path(path, "%s/blobs", f->place->folder);
+    PGD_TRY(pgd_load_hub_os(pgd_os_folder_make(path), path, "be made"));
+    pgd_load_hub_path(blob, "%s/blobs/%s", f->place->folder, file->etag);
+    pgd_load_hub_path(path, "%s.incomplete", blob);
     PGD_TRY(lock(f, file, &held));
     uint64_t bytes = 0;
     if (pgd_os_kind(blob, &bytes) != PGD_OS_REGULAR) {

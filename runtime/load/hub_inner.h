@@ -7,6 +7,7 @@
 #include "load/hub.h"
 
 #define HUB_PATH     4096
+#define HUB_FOLDER   3072 // of the cache's own path; what is below it is shorter than the rest
 #define HUB_REPO     200
 #define HUB_REVISION 128
 #define HUB_COMMIT   41 // 40 hex digits
@@ -49,8 +50,9 @@ typedef struct hub_fetch {
 // Reads the name and the environment.
 //   fails  INVALID
 pgd_status pgd_load_hub_place(pgd_str name, hub_place *out) PGD_MUST_USE;
-// snprintf into out[HUB_PATH]; OUT_OF_RANGE when it does not fit.
-pgd_status pgd_load_hub_path(char *out, const char *fmt, ...) PGD_PRINTF(2, 3) PGD_MUST_USE;
+// snprintf into out[HUB_PATH]: of paths in the cache and at the endpoint, which fit, because names,
+// revisions, folders and endpoints are limited where they come in.
+void pgd_load_hub_path(char *out, const char *fmt, ...) PGD_PRINTF(2, 3);
 // The commit that refs/<revision> names, or the revision itself if it is one. 0 = not known.
 int32_t pgd_load_hub_read_ref(hub_place *p);
 // 1 when the snapshot has what is needed to run; else 0 and what is missing in missing[HUB_NAME].
@@ -62,8 +64,8 @@ pgd_status pgd_load_hub_link(const hub_place *p, const hub_file *file) PGD_MUST_
 // Notes the commit of the revision, and that the repository has no such file.
 pgd_status pgd_load_hub_write_ref(const hub_place *p) PGD_MUST_USE;
 pgd_status pgd_load_hub_write_absent(const hub_place *p, const char *name) PGD_MUST_USE;
-// A sentence about a failed call of os/ on a file.
-pgd_status pgd_load_hub_os_fail(pgd_status code, const char *path, const char *doing);
+// PGD_OK, or a sentence about a failed call of os/ on a file.
+pgd_status pgd_load_hub_os(pgd_status code, const char *path, const char *doing) PGD_MUST_USE;
 // 1 for 40 hex digits.
 int32_t pgd_load_hub_is_commit(pgd_str text);
 // The files that are wanted if the repository has them; weights come on top. Ends with NULL.

@@ -42,12 +42,17 @@ struct pgd_load_quantized {
 // ---- planning ----------------------------------------------------------------------------------
 
 int32_t pgd_load_scheme_of(const char *name) {
-#define SCHEME_TEST(label, number, elements, bytes, text) \
-    if (strcmp(name, text) == 0) {                        \
-        return number;                                    \
+#define SCHEME_ROW(label, number, elements, bytes, text) {text, number},
+    static const struct {
+        const char *name;
+        int32_t scheme;
+    } rows[] = {PGD_SCHEME_LIST(SCHEME_ROW)};
+#undef SCHEME_ROW
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (strcmp(name, rows[i].name) == 0) {
+            return rows[i].scheme;
+        }
     }
-    PGD_SCHEME_LIST(SCHEME_TEST)
-#undef SCHEME_TEST
     return strcmp(name, "int8") == 0 ? PGD_SCHEME_INT8 : PGD_SCHEME_PLAIN;
 }
 

@@ -21,6 +21,7 @@ pgd_status pgd_model_shell(const pgd_model_desc *desc, const pgd_batch *batch, p
     m->n_layers = desc->config->n_layers;
     m->act_dtype = info->act_dtype != PGD_DTYPE_NONE ? info->act_dtype : PGD_F32;
     m->residual_dtype = info->residual_dtype != PGD_DTYPE_NONE ? info->residual_dtype : PGD_F32;
+    m->down_dtype = m->act_dtype;
     m->layers = pgd_mem_alloc((size_t)m->n_layers, sizeof(*m->layers));
     if (m->layers == NULL) {
         pgd_mem_free(m);
@@ -33,6 +34,11 @@ pgd_status pgd_model_shell(const pgd_model_desc *desc, const pgd_batch *batch, p
                            .stride = {2 * pairs, 2, 1}};
     pgd_model_shape_activations(m);
     pgd_model_kv_desc(m);
+    const pgd_status status = pgd_model_settle_down(m);
+    if (status != PGD_OK) {
+        pgd_model_destroy(m);
+        return status;
+    }
     *out = m;
     return PGD_OK;
 }

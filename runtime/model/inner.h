@@ -8,7 +8,8 @@
 // one in whose memory it lies: two that never hold something needed at the same time share it. Of a
 // layer:
 //   normed -> qkv -> attn -> (residual) -> normed -> gate_up -> act -> (residual)
-// attn is written when normed was used up, act when qkv was; no operation has both of a pair.
+// attn is written when normed was used up, act when qkv was; no operation has both of a pair. act,
+// the widest, lies as down's product rounds it anyway where the device takes that (down_dtype).
 //   X(name, rows, columns, dtype, home)
 #define PGD_MODEL_ACTIVATIONS(X)                     \
     X(residual, T, hidden, residual_dtype, residual) \
@@ -16,7 +17,7 @@
     X(qkv, T, qkv, act_dtype, act)                   \
     X(attn, T, attn, act_dtype, normed)              \
     X(gate_up, T, gate_up, act_dtype, gate_up)       \
-    X(act, T, intermediate, act_dtype, act)          \
+    X(act, T, intermediate, down_dtype, act)         \
     X(out, R, hidden, residual_dtype, out)           \
     X(out_normed, R, hidden, act_dtype, out_normed)  \
     X(logits, R, vocab, PGD_F32, logits)             \
@@ -55,6 +56,8 @@ struct pgd_model {
     int32_t n_weights;
     int32_t act_dtype;
     int32_t residual_dtype;
+    int32_t down_dtype; // of act
+    int32_t reserved0;
     pgd_model_weight *weights; // in the order of the plan's matrices
     pgd_dev_blob packed;       // of the store; weights lie in it while packed_buffer is there
     pgd_buffer *packed_buffer;
@@ -122,7 +125,10 @@ pgd_weight *pgd_model_handle(const pgd_model *m, int32_t role, int32_t layer);
 uint64_t pgd_model_vector_bytes(const pgd_model *m);
 uint64_t pgd_model_table_bytes(const pgd_model *m); // of the rope table
 void pgd_model_kv_desc(pgd_model *m);
-// plan.c: the queries of every operation of the model, for pgd_dev_plan.
+// plan.c: sets down_dtype and act's shape: what every layer's down rounds its x to, when the device
+// writes and reads that; the same bits come out. Else act_dtype.
+pgd_status pgd_model_settle_down(pgd_model *m) PGD_MUST_USE;
+// The queries of every operation of the model, for pgd_dev_plan.
 pgd_status pgd_model_queries(const pgd_model *m, pgd_query **out, pgd_weight_desc **out_descs,
                              uint32_t *out_n) PGD_MUST_USE;
 

@@ -4,6 +4,9 @@
 #include "base/mem.h"
 
 #define VECTOR_ALIGN 64
+// Between the rows of an activation that products read as it lies: rows a multiple of a page apart
+// would all fall into the same few places of a cache.
+#define ROW_GAP_BYTES 64
 
 // Row-major [rows, columns] without memory.
 static pgd_tensor shape_of(int64_t rows, int64_t columns, int32_t dtype) {
@@ -25,10 +28,14 @@ void pgd_model_shape_activations(pgd_model *m) {
     const int64_t vocab = c->vocab;
     const int32_t act_dtype = m->act_dtype;
     const int32_t residual_dtype = m->residual_dtype;
+    const int32_t down_dtype = m->down_dtype;
 #define SHAPE(name, rows, columns, dtype, home) \
     m->activations[PGD_MODEL_##name] = shape_of(rows, columns, dtype);
     PGD_MODEL_ACTIVATIONS(SHAPE)
 #undef SHAPE
+    if (down_dtype != act_dtype) {
+        m->activations[PGD_MODEL_act].stride[0] += ROW_GAP_BYTES / pgd_dtype_bytes(down_dtype);
+    }
 }
 
 int32_t pgd_model_home(int32_t i) {
@@ -45,7 +52,7 @@ uint64_t pgd_model_home_bytes(const pgd_model *m, int32_t i) {
     for (int32_t k = 0; k < PGD_MODEL_N_ACTIVATIONS; k++) {
         const pgd_tensor *t = &m->activations[k];
         const uint64_t bytes =
-            (uint64_t)t->shape[0] * (uint64_t)t->shape[1] * pgd_dtype_bytes(t->dtype);
+            (uint64_t)t->shape[0] * (uint64_t)t->stride[0] * pgd_dtype_bytes(t->dtype);
         if (pgd_model_home(k) == i && bytes > most) {
             most = bytes;
         }

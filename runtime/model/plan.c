@@ -15,6 +15,52 @@ static const pgd_weight_desc *desc_of(const pgd_model *m, const pgd_weight_desc 
     return NULL;
 }
 
+// ---- the dtype between gate_up and down --------------------------------------------------------
+
+static int32_t takes(const pgd_model *m, int32_t op, const void *args, int32_t role,
+                     int32_t layer) {
+    for (uint32_t i = 0; i < m->desc.plan->n_matrices; i++) {
+        const pgd_load_matrix *matrix = &m->desc.plan->matrices[i];
+        if (matrix->role == role && matrix->layer == layer) {
+            const pgd_weight_desc desc = pgd_model_weight_desc(m, matrix);
+            const pgd_query query = {
+                .size = sizeof(query), .op = op, .args = args, .weight = &desc, .batch = m->batch};
+            return (role != PGD_LOAD_W_DOWN || desc.act_dtype == m->down_dtype) &&
+                   pgd_dev_takes(m->desc.dev, &query);
+        }
+    }
+    return 0;
+}
+
+static int32_t takes_rounded(const pgd_model *m) {
+    for (int32_t i = 0; i < m->n_layers; i++) {
+        const pgd_model_layer *l = &m->layers[i];
+        if (!takes(m, PGD_OP_gate_up, &l->gate_up, PGD_LOAD_W_GATE_UP, i) ||
+            !takes(m, PGD_OP_gemm_add, &l->down, PGD_LOAD_W_DOWN, i)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+pgd_status pgd_model_settle_down(pgd_model *m) {
+    const int32_t dot_dtype = pgd_dev_info(m->desc.dev)->dot_dtype;
+    if (pgd_dtype_bytes(dot_dtype) == 0 ||
+        pgd_dtype_bytes(dot_dtype) >= pgd_dtype_bytes(m->act_dtype)) {
+        return PGD_OK;
+    }
+    m->down_dtype = dot_dtype;
+    pgd_model_shape_activations(m);
+    PGD_TRY(pgd_model_llama_args(m));
+    if (!takes_rounded(m)) {
+        m->down_dtype = m->act_dtype;
+        pgd_model_shape_activations(m);
+    }
+    return PGD_OK;
+}
+
+// ---- queries -----------------------------------------------------------------------------------
+
 // A list of queries that grows in room counted beforehand.
 typedef struct query_list {
     const pgd_model *m;

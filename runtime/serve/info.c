@@ -136,6 +136,8 @@ void pgd_serve_get_metrics(pgd_server *s, pgd_serve_exchange *x) {
         .device_lost = stats.n_device_lost,
         .device_opened = stats.n_device_opened,
         .step_retries = stats.n_step_retries,
+        .corrupt = stats.n_corrupt,
+        .steps_by_tokens = stats.n_steps_by_tokens,
         .resident_bytes = usage.rss_bytes,
         .cpu_seconds = (double)usage.own_ns / 1e9,
         .start_s = s->created_s,

@@ -103,12 +103,15 @@ static pgd_status add_json(pgd_text *t, const pgd_serve_exchange *x, int32_t sta
 
 static void answered(pgd_server *s, const pgd_serve_exchange *x, int32_t status,
                      const pgd_serve_call *call, const pgd_api_error *e) {
-    pgd_serve_count(&s->metrics, pgd_serve_handler_of(pgd_serve_exchange_path(x)),
-                    pgd_serve_exchange_method(x), status);
+    const int32_t handler = pgd_serve_handler_of(pgd_serve_exchange_path(x));
+    const int32_t method = pgd_serve_exchange_method(x);
+    const uint64_t ns = pgd_clock_ns() - pgd_serve_exchange_start_ns(x);
+    pgd_serve_count(&s->metrics, handler, method, status);
+    pgd_serve_took(&s->metrics, handler, method, ns);
     if (s->o.log == NULL || s->o.no_access_log) {
         return;
     }
-    const double ms = (double)(pgd_clock_ns() - pgd_serve_exchange_start_ns(x)) / 1e6;
+    const double ms = (double)ns / 1e6;
     int32_t made = 0;
     for (int32_t i = 0; call != NULL && call->choices != NULL && i < call->n_prompts * call->n;
          i++) {

@@ -1,6 +1,7 @@
 // See metrics.h.
 #include "serve/metrics.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct histogram_kind {
@@ -35,6 +36,19 @@ void pgd_serve_count(pgd_serve_metrics *m, int32_t handler, int32_t method, int3
         at++;
     }
     atomic_fetch_add_explicit(&m->answered[handler][method][at], 1, memory_order_relaxed);
+}
+
+// As prometheus-fastapi-instrumentator has them, from which vLLM has the name.
+static const double durations[] = {0.1, 0.5, 1.0};
+
+void pgd_serve_took(pgd_serve_metrics *m, int32_t handler, int32_t method, uint64_t ns) {
+    pgd_serve_durations *d = &m->took[handler][method];
+    int32_t at = 0;
+    while (at < 3 && (double)ns / 1e9 > durations[at]) {
+        at++;
+    }
+    atomic_fetch_add_explicit(&d->counts[at], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&d->ns, ns, memory_order_relaxed);
 }
 
 static int32_t n_buckets(const histogram_kind *k) {
@@ -106,6 +120,8 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
         {"vllm", "num_requests_waiting", "gauge", "requests in the queue", g->waiting},
         {"vllm", "kv_cache_usage_perc", "gauge", "share of the KV blocks in use, 0 to 1",
          g->kv_usage},
+        {"vllm", "corrupted_requests_total", "counter",
+         "answers ended because the model's logits were no numbers", (double)g->corrupt},
         {"vllm", "prompt_tokens_total", "counter", "prompt tokens taken", (double)g->prompt_tokens},
         {"vllm", "prompt_tokens_cached_total", "counter", "prompt tokens read from the cache",
          (double)g->prompt_tokens_cached},
@@ -139,18 +155,78 @@ static pgd_status add_engine(pgd_text *t, const pgd_serve_gauges *g, const char 
         PGD_TRY(add_value(t, rows[i].prefix, rows[i].name, rows[i].type, rows[i].help, labels,
                           rows[i].value));
     }
+    return PGD_OK;
+}
+
+// Lines with labels of their own. Nobody is put off while there is room: all who wait, wait for it.
+static pgd_status add_labelled(pgd_text *t, const pgd_serve_gauges *g, const char *labels) {
     return pgd_text_format(t,
+                           "# HELP vllm:num_requests_waiting_by_reason the queue by its reasons\n"
+                           "# TYPE vllm:num_requests_waiting_by_reason gauge\n"
+                           "vllm:num_requests_waiting_by_reason{%s,reason=\"capacity\"} %d\n"
+                           "vllm:num_requests_waiting_by_reason{%s,reason=\"deferred\"} 0\n"
                            "# HELP vllm:cache_config_info sizes of the KV cache\n"
                            "# TYPE vllm:cache_config_info gauge\n"
                            "vllm:cache_config_info{engine=\"0\",block_size=\"%d\","
                            "num_gpu_blocks=\"%d\"} 1\n"
                            "# HELP pagoda:build_info the program\n"
                            "# TYPE pagoda:build_info gauge\npagoda:build_info{version=\"%s\"} 1\n",
-                           g->block_size, g->num_blocks, g->version);
+                           labels, g->waiting, labels, g->block_size, g->num_blocks, g->version);
+}
+
+// The engine counts steps by powers of two, of which these are some.
+static pgd_status add_iterations(pgd_text *t, const pgd_serve_gauges *g, const char *labels) {
+    static const histogram_kind kind = {
+        .name = "iteration_tokens_total",
+        .help = "tokens of a step: of prompts that ended in it, and made",
+        .scale = 1,
+        .buckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}};
+    pgd_serve_histogram h = {.sum = g->prompt_tokens + g->generation_tokens};
+    int32_t at = 0;
+    for (int32_t i = 0; i < 16; i++) {
+        at += at < n_buckets(&kind) && (double)(1 << i) > kind.buckets[at];
+        h.counts[at] += g->steps_by_tokens[i];
+    }
+    return add_histogram(t, &h, &kind, HUGE_VAL, labels);
+}
+
+static const char *const methods[PGD_SERVE_METHODS] = {"GET", "POST", "OPTIONS", "OTHER"};
+
+static pgd_status add_took(pgd_text *t, const pgd_serve_durations *d, const char *handler,
+                           const char *method) {
+    static const char *const edges[] = {"0.1", "0.5", "1.0", "+Inf"};
+    uint64_t total = 0;
+    for (int32_t i = 0; i < 4; i++) {
+        total += d->counts[i];
+        PGD_TRY(pgd_text_format(
+            t,
+            "http_request_duration_seconds_bucket{handler=\"%s\",method=\"%s\",le=\"%s\"} %llu\n",
+            handler, method, edges[i], (unsigned long long)total));
+    }
+    return pgd_text_format(
+        t,
+        "http_request_duration_seconds_sum{handler=\"%s\",method=\"%s\"} %.9g\n"
+        "http_request_duration_seconds_count{handler=\"%s\",method=\"%s\"} %llu\n",
+        handler, method, (double)d->ns / 1e9, handler, method, (unsigned long long)total);
+}
+
+static pgd_status add_all_took(pgd_text *t, const pgd_serve_metrics *m, const pgd_serve_gauges *g) {
+    PGD_TRY(pgd_text_format(t,
+                            "# HELP http_request_duration_seconds from a request's headers to the "
+                            "end of its answer\n"
+                            "# TYPE http_request_duration_seconds histogram\n"));
+    for (int32_t i = 0; i < PGD_SERVE_HANDLERS * PGD_SERVE_METHODS; i++) {
+        const int32_t method = i % PGD_SERVE_METHODS;
+        const int32_t handler = i / PGD_SERVE_METHODS;
+        const pgd_serve_durations *d = &m->took[handler][method];
+        if (d->counts[0] + d->counts[1] + d->counts[2] + d->counts[3] > 0) {
+            PGD_TRY(add_took(t, d, g->handlers[handler], methods[method]));
+        }
+    }
+    return PGD_OK;
 }
 
 static pgd_status add_answered(pgd_text *t, const pgd_serve_metrics *m, const pgd_serve_gauges *g) {
-    static const char *const methods[PGD_SERVE_METHODS] = {"GET", "POST", "OPTIONS", "OTHER"};
     const int32_t n = (int32_t)(sizeof(statuses) / sizeof(statuses[0]));
     PGD_TRY(pgd_text_format(t, "# HELP http_requests_total answers by route, method and status\n"
                                "# TYPE http_requests_total counter\n"));
@@ -220,12 +296,15 @@ pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
     }
     status = status == PGD_OK ? pgd_text_format(&labels, "\",engine=\"0\"") : status;
     status = status == PGD_OK ? add_engine(t, g, labels.ptr) : status;
+    status = status == PGD_OK ? add_labelled(t, g, labels.ptr) : status;
+    status = status == PGD_OK ? add_iterations(t, g, labels.ptr) : status;
     for (int32_t i = 0; i < PGD_SERVE_HISTOGRAMS && status == PGD_OK; i++) {
         status =
             add_histogram(t, &m->histograms[i], &kinds[i], (double)g->max_model_len, labels.ptr);
     }
     status = status == PGD_OK ? add_server(t, m, labels.ptr) : status;
     status = status == PGD_OK ? add_answered(t, m, g) : status;
+    status = status == PGD_OK ? add_all_took(t, m, g) : status;
     status = status == PGD_OK ? add_process(t, g) : status;
     pgd_text_free(&labels);
     return status;

@@ -26,6 +26,12 @@ enum {
 // Answers are counted by route (of route.c; the last: none of them), method and status.
 enum { PGD_SERVE_HANDLERS = 24, PGD_SERVE_METHODS = 4, PGD_SERVE_STATUSES = 24 };
 
+// How long answers took, by route and method. Streams: to their end.
+typedef struct pgd_serve_durations {
+    _Atomic uint64_t counts[4]; // up to 0.1, 0.5, 1 s and longer
+    _Atomic uint64_t ns;
+} pgd_serve_durations;
+
 typedef struct pgd_serve_histogram {
     _Atomic uint64_t counts[PGD_SERVE_MAX_BUCKETS + 1]; // the last: above all buckets
     _Atomic uint64_t sum;
@@ -35,6 +41,7 @@ typedef struct pgd_serve_metrics {
     pgd_serve_histogram histograms[PGD_SERVE_HISTOGRAMS];
     _Atomic uint64_t ended[PGD_SERVE_ENDS];
     _Atomic uint64_t answered[PGD_SERVE_HANDLERS][PGD_SERVE_METHODS][PGD_SERVE_STATUSES];
+    pgd_serve_durations took[PGD_SERVE_HANDLERS][PGD_SERVE_METHODS];
     _Atomic uint64_t rejected_queue;
     _Atomic uint64_t rejected_tokens;
     _Atomic uint64_t unknown_fields;
@@ -73,7 +80,9 @@ typedef struct pgd_serve_gauges {
     uint64_t device_lost;
     uint64_t device_opened;
     uint64_t step_retries;
-    uint64_t resident_bytes; // of the process
+    uint64_t corrupt;
+    const uint64_t *steps_by_tokens; // [16] as pgd_engine_stats has them
+    uint64_t resident_bytes;         // of the process
     double cpu_seconds;
     int64_t start_s;             // of Unix time
     const char *const *handlers; // [PGD_SERVE_HANDLERS] paths; "" = none of them
@@ -83,6 +92,8 @@ typedef struct pgd_serve_gauges {
 void pgd_serve_observe(pgd_serve_metrics *m, int32_t histogram, double value);
 // [any] Counts an answer. handler and method: as in `answered`.
 void pgd_serve_count(pgd_serve_metrics *m, int32_t handler, int32_t method, int32_t status);
+// [any] And how long it took.
+void pgd_serve_took(pgd_serve_metrics *m, int32_t handler, int32_t method, uint64_t ns);
 // [any] Appends the text of /metrics. Source: Prometheus text format 0.0.4.
 pgd_status pgd_serve_metrics_add(pgd_text *t, const pgd_serve_metrics *m,
                                  const pgd_serve_gauges *g) PGD_MUST_USE;

@@ -298,7 +298,8 @@ static int32_t completion_prompt(pgd_serve_call *call, const pgd_json *v, pgd_te
         return read_ids(call, v, out);
     }
     return pgd_api_refuse(&call->error, 400, "prompt", NULL,
-                          "prompt has a %s; strings and lists of token ids are allowed",
+                          "prompt has an entry of type %s; strings and lists of token ids are "
+                          "allowed",
                           pgd_json_kind_name(v->kind));
 }
 

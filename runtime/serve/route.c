@@ -246,11 +246,12 @@ static int32_t serve_page(pgd_server *s, pgd_serve_exchange *x, const char *path
     return 1;
 }
 
-static const route *find_route(const char *path, int32_t method, int32_t *known) {
+// known: the methods that the path takes, a bit each.
+static const route *find_route(const char *path, int32_t method, uint32_t *known) {
     *known = 0;
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         if (strcmp(path, routes[i].path) == 0) {
-            *known = 1;
+            *known |= 1u << routes[i].method;
             if (routes[i].method == method) {
                 return &routes[i];
             }
@@ -259,10 +260,24 @@ static const route *find_route(const char *path, int32_t method, int32_t *known)
     return NULL;
 }
 
+static void refuse_route(pgd_server *s, pgd_serve_exchange *x, uint32_t known, pgd_api_error *e) {
+    const uint32_t get = 1u << PGD_SERVE_GET;
+    if (known != 0) {
+        pgd_serve_exchange_add(x, "Allow",
+                               known == get  ? "GET, HEAD"
+                               : known & get ? "GET, HEAD, POST"
+                                             : "POST");
+    }
+    (void)pgd_api_refuse(e, known ? 405 : 404, NULL, NULL,
+                         known ? "%.128s does not take this method" : "%.128s: no such route",
+                         pgd_serve_exchange_path(x));
+    pgd_serve_reply_error(s, x, e);
+}
+
 static void dispatch(pgd_server *s, pgd_serve_exchange *x, pgd_api_error *e) {
     const char *path = pgd_serve_exchange_path(x);
     const int32_t method = pgd_serve_exchange_method(x);
-    int32_t known = 0;
+    uint32_t known = 0;
     const route *r = find_route(path, method, &known);
     if (r == NULL && method == PGD_SERVE_OPTIONS && s->o.n_origins > 0) {
         pgd_serve_answered(s, x, 204, NULL);
@@ -285,10 +300,7 @@ static void dispatch(pgd_server *s, pgd_serve_exchange *x, pgd_api_error *e) {
     } else if (method == PGD_SERVE_GET && strncmp(path, one_model, sizeof(one_model) - 1) == 0) {
         pgd_serve_get_models(s, x, path + sizeof(one_model) - 1);
     } else {
-        (void)pgd_api_refuse(e, known ? 405 : 404, NULL, NULL,
-                             known ? "%.128s does not take this method" : "%.128s: no such route",
-                             path);
-        pgd_serve_reply_error(s, x, e);
+        refuse_route(s, x, known, e);
     }
 }
 

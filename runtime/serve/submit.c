@@ -50,6 +50,11 @@ static int32_t submit_all(pgd_serve_call *call, pgd_request_desc *d) {
         d->n_ids = (int32_t)p->ids.n;
         d->max_tokens = max_tokens_of(call, p);
         p->max_tokens = d->max_tokens;
+        if (d->min_tokens > d->max_tokens) {
+            return pgd_api_refuse(&call->error, 400, "min_tokens", NULL,
+                                  "min_tokens is %d; 0 to max_tokens (%d) is allowed",
+                                  d->min_tokens, d->max_tokens);
+        }
         d->on_delta = pgd_serve_on_delta();
         d->arg = p;
         call->n_running++;

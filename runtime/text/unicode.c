@@ -61,14 +61,15 @@ uint32_t pgd_text_char_before(pgd_str s, size_t at, size_t *start) {
     return cp;
 }
 
-// The second byte's range is what makes a beginning hopeless early (Unicode standard, table 3-7).
+// The range of the second byte, one of 80 to BF, is what makes a beginning hopeless early (Unicode
+// standard, table 3-7).
 static int32_t second_byte_fits(uint8_t lead, uint8_t second) {
     switch (lead) {
-    case 0xE0: return second >= 0xA0 && second <= 0xBF;
-    case 0xED: return second >= 0x80 && second <= 0x9F;
-    case 0xF0: return second >= 0x90 && second <= 0xBF;
-    case 0xF4: return second >= 0x80 && second <= 0x8F;
-    default: return second >= 0x80 && second <= 0xBF;
+    case 0xE0: return second >= 0xA0;
+    case 0xED: return second <= 0x9F;
+    case 0xF0: return second >= 0x90;
+    case 0xF4: return second <= 0x8F;
+    default: return 1;
     }
 }
 

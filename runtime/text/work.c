@@ -8,11 +8,9 @@ pgd_status pgd_text_grow(void **items, size_t *cap, size_t need, size_t item_byt
     }
     size_t n = *cap < 16 ? 16 : *cap;
     while (n < need) {
-        if (n > SIZE_MAX / 2) {
-            return PGD_MEM_FAIL(what, need);
-        }
-        n *= 2;
+        n *= 2; // of things in memory: their count is far from the largest size_t
     }
+    n = pgd_mem_is_armed() ? need : n; // so that the next one asks for memory too
     void *grown = pgd_mem_realloc(*items, n, item_bytes);
     if (grown == NULL) {
         return PGD_MEM_FAIL(what, n * item_bytes);

@@ -52,7 +52,7 @@ class Wrong(unittest.TestCase):
                    if d["plugin"] == str(path) and not d["usable"]]
         self.assertEqual(len(reasons), 1, out)
         status, out, err = run("plan", MODEL, "--device", kind, "--plugin", path, "--allow-slow")
-        self.assertNotEqual(status, 0)
+        self.assertEqual(status, 2, err)
         self.assertIn(str(path), err)
         for word in words:
             self.assertIn(word, reasons[0])
@@ -87,10 +87,18 @@ class Wrong(unittest.TestCase):
         self.refused(self.copy("minimal", "sha256", sha256="0" * 64), "minimal",
                      "its sha256 is", "the manifest says 0000", "install the two from one package")
 
+    def test_no_manifest(self):
+        path = self.copy("minimal")
+        path.with_suffix(".json").unlink()
+        words = f"it has no manifest {path.with_suffix('.json')}; put the plugin's JSON file there"
+        self.refused(path, "minimal", words)
+        path.with_suffix(".json").write_text("{")
+        self.refused(path, "minimal", "its manifest cannot be read")
+
     def test_layer_by_its_manifest(self):
         path = self.copy("minimal", role="layer")
         status, out, err = run("plan", MODEL, "--device", "minimal", "--plugin", path)
-        self.assertNotEqual(status, 0)
+        self.assertEqual(status, 2, err)
         self.assertIn("'minimal' is a layer, not a device", err)
 
     def test_two_of_one_name(self):
@@ -102,16 +110,46 @@ class Wrong(unittest.TestCase):
         found = {d["plugin"]: d for d in json.loads(out)["devices"]}
         self.assertTrue(found[str(good)]["usable"])
         self.assertFalse(found[str(other)]["usable"])
-        self.assertIn(f"its kind is already given by {good}, which is used; remove one of them, or "
+        self.assertIn(f"its kind is already given by {good}, which comes first; remove one of them, or "
                       "name the one to use with --plugin", found[str(other)]["reason"])
+        status, out, err = run("devices", "--explain", "--json", "--plugin",
+                               FOLDER / "odd2/libpgd-odd2.so", "--plugin",
+                               FOLDER / "odd1/libpgd-odd1.so")
+        reasons = [d["reason"] for d in json.loads(out)["devices"] if d["kind"] == "odd"]
+        self.assertEqual(len(reasons), 2, out)
+        self.assertIn("needs a host of interface 0.9", reasons[0])
+        self.assertIn("which comes first", reasons[1])
         # When the first cannot be opened the error names both.
         lies = self.copy("minimal", "lies", version="2.0")
         status, out, err = run("plan", MODEL, "--device", "minimal", "--plugin", lies, "--plugin",
                                good)
-        self.assertNotEqual(status, 0)
+        self.assertEqual(status, 2, err)
         for word in ("is version '0.1.0'", str(lies),
                      f"while {good} is of kind 'minimal' too; remove one of the two"):
             self.assertIn(word, err)
+
+    def test_names_of_devices(self):
+        kinds = "there are auto, "
+        for device, *words in (
+                ("acme", "'acme'", "there is no such kind", kinds),
+                ("nothing(null)", "no layer 'nothing'", "layers are check, fault, trace"),
+                ("check{foo=1}(null)", "layer 'check' has no option 'foo'", "allowed: stop"),
+                ("check{stop=maybe}(null)", "'stop' of 'check' is 'maybe'"),
+                ("null{foo=1}", "device 'null' has no option 'foo'", "allowed: step_us"),
+                ("null:9", "there is no device null:9", "has 1")):
+            for command in (("run", MODEL, "-p", "x", "-n", "1"), ("plan", MODEL)):
+                status, out, err = run(*command, "--device", device)
+                self.assertEqual(status, 2, err)
+                self.assertEqual(out, "")
+                for word in words:
+                    self.assertIn(word, err)
+            if device == "null:9": # a standby may come up later
+                continue
+            status, out, err = run("run", MODEL, "-p", "x", "-n", "1", "--device", "null",
+                                   "--standby", device)
+            self.assertEqual(status, 2, err)
+            for word in (*words, "while looking for the standby"):
+                self.assertIn(word, err)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 // Times attn alone on a device, beside the device's own limits taken before and after each case.
 //
 //   attn_bench --plugin-dir DIR [--device URI] [--threads N] [--heads 32] [--kv-heads 8] [--dim 64]
-//              [--layers 16] [--dtype bf16|f16|f32] [--window 0] [--ms 400] SEQSxROWS@CONTEXT...
+//              [--layers 16] [--dtype bf16|f16|f32|int8] [--window 0] [--ms 400]
+//              SEQSxROWS@CONTEXT...
 //
 // A case runs one step of SEQS sequences with ROWS rows each, the last of them at position
 // CONTEXT - 1, over all layers (so that a long cache does not stay in the processor's caches), and
@@ -127,6 +128,8 @@ static pgd_status make_cache(const bench *b, shape *s) {
                               .v_dim = (int32_t)b->o.dim,
                               .k_dtype = b->o.dtype,
                               .v_dtype = b->o.dtype,
+                              .scale_mode = b->o.dtype == PGD_I8 ? PGD_KV_SCALE_TOKEN_HEAD
+                                                                 : PGD_KV_SCALE_NONE,
                               .block_tokens = TOKENS};
     const pgd_query query = {.size = sizeof(query),
                              .op = PGD_OP_attn,
@@ -297,9 +300,10 @@ static int32_t read_option(options *o, const char *key, const char *value) {
     } else if (strcmp(key, "--device") == 0) {
         o->uri = value;
     } else if (strcmp(key, "--dtype") == 0) {
-        o->dtype = strcmp(value, "f32") == 0   ? PGD_F32
-                   : strcmp(value, "f16") == 0 ? PGD_F16
-                                               : PGD_BF16;
+        o->dtype = strcmp(value, "f32") == 0    ? PGD_F32
+                   : strcmp(value, "f16") == 0  ? PGD_F16
+                   : strcmp(value, "int8") == 0 ? PGD_I8
+                                                : PGD_BF16;
     } else {
         return 0;
     }

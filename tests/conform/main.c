@@ -293,6 +293,9 @@ int main(int argc, char **argv) {
         return o.plugin == NULL ? matrix_run(&o, o.matrix, o.against)
                                 : wrong("argument", o.plugin, "a matrix names its plugins itself");
     }
+    if (o.against != NULL) {
+        return wrong("--against", o.against, "compares reports of a matrix; name it with --matrix");
+    }
     if (o.plugin == NULL) {
         return wrong("argument", NULL, "the plugin's library is missing; see --help");
     }

@@ -1,191 +1,13 @@
-// Reading a matrix and running its cells.
+// Running the cells of a matrix.
 #include "matrix.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "cli/config_file.h"
 #include "engine.h"
 #include "os/file.h"
-
-const char *const matrix_check_names[MATRIX_CHECKS] = {"level", "tokens", "nmse", "speed"};
-
-// ---- the file ----------------------------------------------------------------------------------
-
-static int bad(const char *path, const char *what, const char *value, const char *allowed) {
-    fprintf(stderr, "pagoda-conform: %s: %s '%s': %s\n", path, what, value, allowed);
-    return 2;
-}
-
-static int only_keys(const char *path, const pgd_json *v, const char *const *keys, size_t n,
-                     const char *allowed) {
-    for (uint32_t i = 0; pgd_json_is(v, PGD_JSON_OBJECT) && i < v->n; i++) {
-        size_t k = 0;
-        while (k < n && !pgd_str_is(v->keys[i], keys[k])) {
-            k++;
-        }
-        if (k == n) {
-            char key[64];
-            snprintf(key, sizeof(key), "%.*s", (int)v->keys[i].len, v->keys[i].ptr);
-            return bad(path, "unknown key", key, allowed);
-        }
-    }
-    return 0;
-}
-
-static void put(char *to, size_t cap, const pgd_json *v, const char *otherwise) {
-    pgd_str text;
-    if (pgd_json_to_str(v, &text)) {
-        snprintf(to, cap, "%.*s", (int)text.len, text.ptr);
-    } else {
-        snprintf(to, cap, "%s", otherwise);
-    }
-}
-
-// A plugin by path (relative: to the matrix), or libpgd-KIND.so in lib/pagoda beside the tool.
-static void find_plugin(const char *path, const pgd_json *v, matrix_device *d) {
-    char given[600], where[1800], program[1024] = "";
-    const size_t kind = strcspn(d->uri, ":{");
-    put(given, sizeof(given), v, "");
-    const char *base = given[0] != '\0' ? path : program;
-    if (given[0] == '\0') {
-        if (pgd_os_program_path(program, sizeof(program)) != PGD_OK) {
-            program[0] = '\0';
-        }
-        snprintf(given, sizeof(given), "../lib/pagoda/libpgd-%.*s.so", (int)kind, d->uri);
-    }
-    const char *slash = strrchr(base, '/');
-    if (given[0] == '/' || slash == NULL) {
-        snprintf(where, sizeof(where), "%s", given);
-    } else {
-        snprintf(where, sizeof(where), "%.*s/%s", (int)(slash - base), base, given);
-    }
-    if (pgd_os_real_path(where, d->plugin, sizeof(d->plugin)) != PGD_OK) {
-        d->plugin[0] = '\0';
-    }
-}
-
-static int read_device(const char *path, const pgd_json *v, matrix_device *d) {
-    static const char *const keys[] = {"device", "plugin", "kind", "level"};
-    int64_t level = 2;
-    if (!pgd_json_is(v, PGD_JSON_OBJECT)) {
-        return bad(path, "devices", "", "each is a mapping with the key device");
-    }
-    if (only_keys(path, v, keys, 4, "a device has device, plugin, kind, level") != 0) {
-        return 2;
-    }
-    put(d->uri, sizeof(d->uri), pgd_json_get(v, "device"), "");
-    put(d->kind, sizeof(d->kind), pgd_json_get(v, "kind"), "real");
-    if (d->uri[0] == '\0') {
-        return bad(path, "device", "", "a device needs its name, for example cpu:0");
-    }
-    if (strcmp(d->kind, "real") != 0 && strcmp(d->kind, "double") != 0 &&
-        strcmp(d->kind, "null") != 0) {
-        return bad(path, "kind", d->kind, "allowed are real, double, null");
-    }
-    if (pgd_json_get(v, "level") != NULL &&
-        (!pgd_json_to_i64(pgd_json_get(v, "level"), &level) || level < 0 || level > 4)) {
-        return bad(path, "level", d->uri, "a level is 0 to 4");
-    }
-    d->level = (int32_t)level;
-    find_plugin(path, pgd_json_get(v, "plugin"), d);
-    return 0;
-}
-
-// A model by the name of one that comes with the tool, or a folder (relative: to the matrix).
-static int read_model(const conform_options *o, const char *path, const pgd_json *v, matrix *m) {
-    char name[600], where[2000], config[2100];
-    const char *slash = strrchr(path, '/');
-    put(name, sizeof(name), v, "");
-    snprintf(where, sizeof(where), "%s/%s", o->folder, name);
-    snprintf(config, sizeof(config), "%s/config.json", where);
-    if (pgd_os_kind(config, NULL) != PGD_OS_REGULAR) {
-        snprintf(where, sizeof(where), "%.*s/%s", slash != NULL ? (int)(slash - path) : 1,
-                 slash != NULL ? path : ".", name);
-        snprintf(config, sizeof(config), "%s/config.json", name[0] == '/' ? name : where);
-    }
-    if (name[0] == '\0' || pgd_os_kind(config, NULL) != PGD_OS_REGULAR) {
-        return bad(path, "model", name, "there is no such model with the tool, and no such folder");
-    }
-    *strrchr(config, '/') = '\0';
-    snprintf(m->models[m->n_models], sizeof(m->models[0]), "%.1023s", config);
-    slash = strrchr(name, '/');
-    snprintf(m->model_names[m->n_models], sizeof(m->model_names[0]), "%.63s",
-             slash != NULL ? slash + 1 : name);
-    m->n_models++;
-    return 0;
-}
-
-static int read_check(const char *path, const pgd_json *v, matrix *m) {
-    char name[40];
-    put(name, sizeof(name), v, "");
-    for (int32_t i = 0; i < MATRIX_CHECKS; i++) {
-        if (strcmp(name, matrix_check_names[i]) == 0 && m->n_checks < MATRIX_CHECKS) {
-            m->checks[m->n_checks++] = i;
-            return 0;
-        }
-    }
-    return bad(path, "check", name, "allowed are level, tokens, nmse, speed");
-}
-
-static int read_root(const conform_options *o, const char *path, const pgd_json *root,
-                     matrix *out) {
-    static const char *const keys[] = {"devices", "models", "checks", "tokens", "repeats"};
-    const pgd_json *lists[3];
-    int64_t tokens = 32, repeats = 5;
-    if (!pgd_json_is(root, PGD_JSON_OBJECT)) {
-        return bad(path, "matrix", "", "it is a mapping with devices, models, checks");
-    }
-    if (only_keys(path, root, keys, 5, "there are devices, models, checks, tokens, repeats")) {
-        return 2;
-    }
-    for (int32_t i = 0; i < 3; i++) {
-        lists[i] = pgd_json_get(root, keys[i]);
-        if (!pgd_json_is(lists[i], PGD_JSON_ARRAY) || lists[i]->n == 0 ||
-            lists[i]->n > MATRIX_LIST) {
-            return bad(path, "key", keys[i], "a list of 1 to 32 entries");
-        }
-    }
-    (void)pgd_json_to_i64(pgd_json_get(root, "tokens"), &tokens);
-    (void)pgd_json_to_i64(pgd_json_get(root, "repeats"), &repeats);
-    if (tokens < 1 || tokens > 64 || repeats < 1 || repeats > 50) {
-        return bad(path, "tokens or repeats", "", "tokens are 1 to 64, repeats 1 to 50");
-    }
-    out->tokens = (int32_t)tokens;
-    out->repeats = (int32_t)repeats;
-    for (uint32_t i = 0; i < lists[0]->n; i++) {
-        if (read_device(path, &lists[0]->items[i], &out->devices[out->n_devices++]) != 0) {
-            return 2;
-        }
-    }
-    for (uint32_t i = 0; i < lists[1]->n; i++) {
-        if (read_model(o, path, &lists[1]->items[i], out) != 0) {
-            return 2;
-        }
-    }
-    for (uint32_t i = 0; i < lists[2]->n; i++) {
-        if (read_check(path, &lists[2]->items[i], out) != 0) {
-            return 2;
-        }
-    }
-    return 0;
-}
-
-int matrix_read(const conform_options *o, const char *path, matrix *out) {
-    pgd_json_doc *doc = NULL;
-    int code;
-    memset(out, 0, sizeof(*out));
-    if (cli_config_file_read(path, &doc) != PGD_OK) {
-        return bad(path, "matrix", "", pgd_fail_last());
-    }
-    code = read_root(o, path, pgd_json_root(doc), out);
-    pgd_json_free(doc);
-    return code;
-}
 
 // ---- a cell ------------------------------------------------------------------------------------
 
@@ -362,17 +184,18 @@ static void run_device(const conform_options *o, const matrix *m, const matrix_d
     conform_options own = *o;
     own.plugin = d->plugin;
     own.device = d->uri;
-    const char *absent = d->plugin[0] == '\0'       ? "its plugin is not here"
-                         : conform_is_missing(&own) ? "this machine has no such device"
-                                                    : NULL;
+    const int32_t no_plugin = d->plugin[0] == '\0';
+    const int32_t absent = no_plugin || conform_is_missing(&own);
     for (int32_t k = 0; k < m->n_checks; k++) {
         const int32_t per_model = m->checks[k] != MATRIX_LEVEL;
         for (int32_t i = 0; i < (per_model ? m->n_models : 1); i++) {
             matrix_cell *cell = add_cell(r, d, per_model ? m->model_names[i] : "-", m->checks[k]);
             conform_result *result = &shared->results[0];
-            if (absent != NULL) {
+            if (absent) {
                 cell->state = CONFORM_SKIPPED;
-                snprintf(cell->note, sizeof(cell->note), "%s", absent);
+                snprintf(cell->note, sizeof(cell->note), "%s%.150s",
+                         no_plugin ? "its plugin is not here: " : "this machine has no such device",
+                         no_plugin ? d->searched : "");
                 continue;
             }
             if (!per_model) {
@@ -390,38 +213,49 @@ static void run_device(const conform_options *o, const matrix *m, const matrix_d
     }
 }
 
+// The last line, and the exit status.
+static int say_verdict(const matrix_report *r, int32_t worse, int32_t compared) {
+    int32_t n[CONFORM_SKIPPED + 1] = {0};
+    for (int32_t i = 0; i < r->n; i++) {
+        n[r->cells[i].state]++;
+    }
+    const int32_t passed = n[CONFORM_PASSED], failed = n[CONFORM_FAILED];
+    printf("\nverdict: %s (%d passed, %d failed, %d skipped%s",
+           failed > 0    ? "failed"
+           : worse > 0   ? "worse than before"
+           : passed == 0 ? "nothing was run, this machine has none of it"
+           : compared    ? "as before or better"
+                         : "passed",
+           (int)passed, (int)failed, (int)n[CONFORM_SKIPPED], compared ? "" : ")\n");
+    if (compared) {
+        printf(", %d worse)\n", (int)worse);
+    }
+    return failed > 0 || worse > 0;
+}
+
 int matrix_run(const conform_options *o, const char *path, const char *against) {
     static matrix m;
-    conform_options own = *o;
+    pgd_json_doc *saved = NULL;
     conform_shared *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     matrix_report *r =
         mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int32_t failed = 0, worse = 0;
     int code = matrix_read(o, path, &m);
+    code = code == 0 && against != NULL ? matrix_read_saved(against, &saved) : code;
     if (code != 0 || shared == MAP_FAILED || r == MAP_FAILED) {
         return code != 0 ? code : 1;
     }
     for (int32_t i = 0; i < m.n_devices; i++) {
-        run_device(&own, &m, &m.devices[i], shared, r);
-    }
-    for (int32_t i = 0; i < r->n; i++) {
-        failed += r->cells[i].state == CONFORM_FAILED;
+        run_device(o, &m, &m.devices[i], shared, r);
     }
     matrix_print(r);
-    if (own.json != NULL && matrix_write(own.json, r) != PGD_OK) {
+    if (o->json != NULL && matrix_write(o->json, r) != PGD_OK) {
         fprintf(stderr, "pagoda-conform: %s\n", pgd_fail_last());
-        return 1;
+        code = 1;
+    } else {
+        const int32_t worse = saved != NULL ? matrix_compare(against, saved, r) : 0;
+        code = say_verdict(r, worse, saved != NULL);
     }
-    if (against != NULL) {
-        worse = matrix_compare(against, r);
-        if (worse < 0) {
-            return 2;
-        }
-    }
-    printf("\nverdict: %s\n", failed > 0        ? "failed"
-                              : worse > 0       ? "worse than before"
-                              : against != NULL ? "as before or better"
-                                                : "passed");
-    return failed > 0 || worse > 0;
+    pgd_json_free(saved);
+    return code;
 }

@@ -10,6 +10,7 @@ enum { MATRIX_CELLS = 512, MATRIX_LIST = 32 };
 typedef struct matrix_device {
     char uri[160];
     char plugin[1024]; // absolute; "" = there is none here
+    char searched[1800];
     char kind[16];     // real, double, null
     int32_t level;     // that it must reach
 } matrix_device;
@@ -47,8 +48,10 @@ int matrix_read(const conform_options *o, const char *path, matrix *out);
 int matrix_run(const conform_options *o, const char *path, const char *against);
 pgd_status matrix_write(const char *path, const matrix_report *r);
 void matrix_print(const matrix_report *r);
-// Prints what changed since a saved report. Number of regressions, -1 = the file is none.
-int32_t matrix_compare(const char *path, const matrix_report *now);
+// An earlier report; 0 or the exit status 2.
+int matrix_read_saved(const char *path, pgd_json_doc **out);
+// Prints what changed since a saved report. Number of regressions.
+int32_t matrix_compare(const char *path, const pgd_json_doc *saved, const matrix_report *now);
 void conform_matrix_cell(conform *c);
 
 #endif

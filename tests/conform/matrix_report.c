@@ -121,19 +121,55 @@ static int32_t compare_cell(const matrix_cell *c, const pgd_json *was) {
     return c->check == MATRIX_SPEED ? compare_speed(c, was) : 0;
 }
 
-int32_t matrix_compare(const char *path, const matrix_report *now) {
-    pgd_json_doc *doc = NULL;
+int matrix_read_saved(const char *path, pgd_json_doc **out) {
+    if (pgd_json_read_file(path, out) != PGD_OK) {
+        fprintf(stderr, "pagoda-conform: --against: %s\n", pgd_fail_last());
+        return 2;
+    }
+    if (!pgd_json_is(pgd_json_get(pgd_json_root(*out), "matrix"), PGD_JSON_ARRAY)) {
+        fprintf(stderr,
+                "pagoda-conform: --against '%s': it is no report of a matrix; --matrix FILE --json "
+                "REPORT writes one\n",
+                path);
+        pgd_json_free(*out);
+        *out = NULL;
+        return 2;
+    }
+    return 0;
+}
+
+static int32_t is_there(const matrix_report *now, const pgd_json *was) {
+    for (int32_t i = 0; i < now->n; i++) {
+        const matrix_cell *c = &now->cells[i];
+        if (is(was, "device", c->device) && is(was, "model", c->model) &&
+            is(was, "check", matrix_check_names[c->check])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+// What passed and is not in the matrix any more. Number of such cells.
+static int32_t find_gone(const pgd_json *list, const matrix_report *now) {
+    int32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const pgd_json *was = &list->items[i];
+        pgd_str device = {0}, model = {0}, check = {0};
+        if (is(was, "result", "passed") && !is_there(now, was)) {
+            (void)pgd_json_to_str(pgd_json_get(was, "device"), &device);
+            (void)pgd_json_to_str(pgd_json_get(was, "model"), &model);
+            (void)pgd_json_to_str(pgd_json_get(was, "check"), &check);
+            printf("  %.*s %.*s %.*s: NOT IN THE MATRIX any more, it passed\n", (int)device.len,
+                   device.ptr, (int)model.len, model.ptr, (int)check.len, check.ptr);
+            n++;
+        }
+    }
+    return n;
+}
+
+int32_t matrix_compare(const char *path, const pgd_json_doc *saved, const matrix_report *now) {
+    const pgd_json *list = pgd_json_get(pgd_json_root(saved), "matrix");
     int32_t worse = 0;
-    if (pgd_json_read_file(path, &doc) != PGD_OK) {
-        fprintf(stderr, "pagoda-conform: %s\n", pgd_fail_last());
-        return -1;
-    }
-    const pgd_json *list = pgd_json_get(pgd_json_root(doc), "matrix");
-    if (!pgd_json_is(list, PGD_JSON_ARRAY)) {
-        fprintf(stderr, "pagoda-conform: %s is no report of a matrix\n", path);
-        pgd_json_free(doc);
-        return -1;
-    }
     printf("\nagainst %s\n", path);
     for (int32_t i = 0; i < now->n; i++) {
         const pgd_json *was = find(list, &now->cells[i]);
@@ -143,6 +179,5 @@ int32_t matrix_compare(const char *path, const matrix_report *now) {
             worse += compare_cell(&now->cells[i], was);
         }
     }
-    pgd_json_free(doc);
-    return worse;
+    return worse + find_gone(list, now);
 }

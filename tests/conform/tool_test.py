@@ -85,14 +85,45 @@ repeats: 3
 
 def test_matrix_files(folder):
     path = folder / "m.yaml"
-    for old, new, words in (
-            ("qwen3-window", "nowhere", "'nowhere'"), ("models:", "model:", "unknown key 'model'"),
-            ("kind: double", "kind: toy", "'toy'"), ("speed]", "sped]", "'sped'"),
-            ("tokens: 8", "tokens: 0", "tokens"), ("level: 0}", "levl: 0}", "'levl'")):
+    good = '"good:0"'
+    for old, new, *words in (
+            ("qwen3-window", "nowhere", "'nowhere'", "config.json", "llama-llama3"),
+            ("[qwen3-window]", "[7]", "model", "as text"),
+            ("models:", "model:", "unknown key 'model'", "models, checks"),
+            ("kind: double", "kind: toy", "'toy'", "real, double, null"),
+            ("kind: double", "kind: 3", "kind", "as text"),
+            ("speed]", "sped]", "'sped'", "level, tokens, nmse, speed"),
+            ("speed]", "nmse]", "'nmse'", "twice"),
+            ("tokens: 8", "tokens: 0", "tokens '0'", "from 1 to 64"),
+            ("tokens: 8", "tokens: eight", "tokens 'eight'", "from 1 to 64"),
+            ("repeats: 3", "repeats: 51", "repeats '51'", "from 1 to 50"),
+            ("level: 0}", "level: 5}", "level '5'", "from 0 to 4"),
+            ("level: 0}", "levl: 0}", "'levl'", "device, plugin, kind, level"),
+            (good, '"nothing(good:0)"', "'nothing(good:0)'", "layers are not for a matrix"),
+            (good, '"check(good:0)"', "'check(good:0)'", "name the device alone"),
+            (good, '"good:0{late=1}"', "'good:0{late=1}'", "has no options"),
+            (good, '"good:x"', "good:x")):
         path.write_text((MATRIX % GOOD).replace(old, new))
         done = run("--matrix", path)
-        check(done.returncode == 2 and words in done.stderr, f"{new} is not refused", done)
+        check(done.returncode == 2 and all(word in done.stderr for word in words + [str(path)]),
+              f"{new} is not refused", done)
+        check("passed" not in done.stdout, f"{new} is run", done)
     check(run("--matrix", folder / "none.yaml").returncode == 2, "a matrix that is not there")
+    done = run("--against", path)
+    check(done.returncode == 2 and "--matrix" in done.stderr, "--against alone", done)
+
+
+def test_matrix_of_others(folder):
+    path = folder / "m.yaml"
+    path.write_text("""
+devices: [{device: "acme:0"}, {device: "acme:1", plugin: of/another/machine.so}]
+models: [qwen3-window]
+checks: [tokens]
+""")
+    done = run("--matrix", path)
+    check(done.returncode == 0 and "verdict: nothing was run" in done.stdout and
+          "lib/pagoda/libpgd-acme.so" in done.stdout and
+          str(folder / "of/another/machine.so") in done.stdout, "nothing to run", done)
 
 
 def test_matrix(folder):
@@ -113,12 +144,23 @@ def test_matrix(folder):
         done = run("--matrix", path, "--against", saved, "--loops", "20")
         check(done.returncode == (1 if words else 0) and (words or "as before") in done.stdout,
               f"against another {key}", done)
+    saved.write_text(json.dumps({"schema": 1, "matrix": told + [
+        {**told[0], "device": "good:1", "result": "passed"},
+        {**told[0], "device": "good:2", "result": "skipped"}]}))
+    path.write_text((MATRIX % GOOD).replace("speed]", "level]").replace("[level, ", "["))
+    done = run("--matrix", path, "--against", saved, "--loops", "20")
+    check(done.returncode == 1 and "verdict: worse than before" in done.stdout and
+          "good:1 - level: NOT IN THE MATRIX" in done.stdout and "good:2" not in done.stdout,
+          "what is not in the matrix any more", done)
     saved.write_text("{}")
-    check(run("--matrix", path, "--against", saved).returncode == 2, "no report to compare with")
+    done = run("--matrix", path, "--against", saved)
+    check(done.returncode == 2 and "passed" not in done.stdout and str(saved) in done.stderr and
+          "--json" in done.stderr, "no report to compare with", done)
 
 
 with tempfile.TemporaryDirectory() as room:
     test_matrix_files(Path(room))
+    test_matrix_of_others(Path(room))
     test_matrix(Path(room))
     test_wrong_use()
     test_help_and_list()

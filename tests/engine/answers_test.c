@@ -216,7 +216,9 @@ static void test_wrong_numbers_are_named(void **state) {
         {offsetof(pgd_request_desc, n_stop_ids), 65, "n_stop_ids is 65; 0 to 64"},
         {offsetof(pgd_request_desc, n_bad_words), 65, "n_bad_words is 65; 0 to 64"},
         {offsetof(pgd_request_desc, n_logprobs), 21, "n_logprobs is 21; 0 to 20"},
-        {offsetof(pgd_request_desc, n_prompt_logprobs), -1, "n_prompt_logprobs is -1"},
+        {offsetof(pgd_request_desc, n_logprobs), -1, "n_logprobs is -1, the whole vocabulary (256"},
+        {offsetof(pgd_request_desc, n_prompt_logprobs), -1, "with max-logprobs -1"},
+        {offsetof(pgd_request_desc, n_prompt_logprobs), -2, "n_prompt_logprobs is -2; 0 to 20"},
     };
     for (size_t i = 0; i < sizeof(ints) / sizeof(ints[0]); i++) {
         pgd_request_desc d = desc_of();

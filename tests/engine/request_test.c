@@ -331,6 +331,48 @@ static void test_log_probabilities_of_the_prompt(void **state) {
     pgd_engine_destroy(engine);
 }
 
+// Minus one asks for all of the vocabulary, of tokens and of the prompt, and each token has a place.
+static void test_log_probabilities_of_all(void **state) {
+    (void)state;
+    static table t;
+    const pgd_engine_options options = {.size = sizeof(options),
+                                        .model = MODEL,
+                                        .device = "cpu",
+                                        .keep_logits = 1,
+                                        .max_num_seqs = 2,
+                                        .max_logprobs = -1};
+    pgd_engine *engine = NULL;
+    assert_int_equal(pgd_engine_create(&options, &engine), PGD_OK);
+    const int32_t vocab = vocab_of(engine);
+    const size_t columns = (size_t)vocab + 1;
+    pgd_request_desc d = desc_of();
+    d.has_logprobs = 1;
+    d.n_logprobs = -1;
+    d.has_prompt_logprobs = 1;
+    d.n_prompt_logprobs = -1;
+    d.max_tokens = 1;
+    pgd_request *r = submit(engine, &d);
+    run(engine);
+    const pgd_output o = choice(r, 0);
+    log_softmax(pgd_request_logits(r), vocab, &t);
+    assert_int_equal(o.n_logprobs, vocab);
+    assert_int_equal(o.n_prompt_logprobs, vocab);
+    judge_row(&t, vocab, o.ids[0], o.logprobs, o.logprob_ids, o.ranks[0], vocab);
+    for (size_t i = 1; i < N_PROMPT; i++) {
+        const float *row = o.prompt_logprobs + i * columns;
+        double sum = 0.0;
+        for (int32_t k = 1; k <= vocab; k++) {
+            sum += exp((double)row[k]);
+            assert_int_equal(count(o.prompt_logprob_ids + i * columns + 1, vocab, k - 1), 1);
+        }
+        assert_true(fabs(sum - 1.0) < 1e-4);
+        assert_int_equal(o.prompt_logprob_ids[i * columns], prompt[i]);
+        assert_true(row[0] <= row[o.prompt_ranks[i]] && row[0] >= row[o.prompt_ranks[i]]);
+    }
+    pgd_request_release(r);
+    pgd_engine_destroy(engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_penalties),
@@ -339,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_bad_words),
         cmocka_unit_test(test_log_probabilities),
         cmocka_unit_test(test_log_probabilities_of_the_prompt),
+        cmocka_unit_test(test_log_probabilities_of_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 //   step_bench null MODEL         host time of a decode step with a device that computes nothing
 //   step_bench cached MODEL       an answer behind 2,000 cached tokens against a step of 16 rows
 //   step_bench caching MODEL      prefix caching where nothing is ever found
+//   step_bench layers MODEL       a call and a step with and without layers around the device
 //
 // Each figure is the best of several runs, so that a busy machine does not speak in it.
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "dev/inner.h"
 
 #define N_STEPS  200
 #define N_RUNS   7
@@ -237,6 +239,96 @@ static void bench_caching(const char *model) {
     pgd_engine_destroy(engines[1]);
 }
 
+// ---- layers ------------------------------------------------------------------------------------
+
+#define N_CALLS  200000
+#define N_ROUNDS 25
+#define N_AROUND 4
+
+// Nothing around the device first. These layers pass on what they are called with.
+static const char *const around[N_AROUND] = {
+    "null{tokens=words;memory=1GiB}", "fault(null{tokens=words;memory=1GiB})",
+    "check(null{tokens=words;memory=1GiB})",
+    "trace{file=/dev/null}(null{tokens=words;memory=1GiB})"};
+static const char *const around_names[N_AROUND] = {"no layer", "fault", "check", "trace"};
+
+// ns a call of queue.signal, which the null device answers at once.
+static double call_cost(const pgd_device *d, pgd_queue *q) {
+    uint64_t value = 0;
+    const uint64_t begin = pgd_clock_ns();
+    for (int32_t i = 0; i < N_CALLS; i++) {
+        if (d->queue->signal(d, q, &value) != PGD_OK) {
+            fail("queue.signal");
+        }
+    }
+    return (double)(pgd_clock_ns() - begin) / N_CALLS;
+}
+
+// The plugin's own table against the device that was opened, by turns; then with layers.
+static void bench_calls(void) {
+    const pgd_dev_search search = {0};
+    const pgd_queue_desc desc = {.size = sizeof(desc)};
+    pgd_dev_registry *registry = NULL;
+    pgd_dev *devices[N_AROUND];
+    pgd_queue *queues[N_AROUND];
+    double best[1 + N_AROUND];
+    if (pgd_dev_registry_create(&search, &registry) != PGD_OK) {
+        fail("looking for plugins");
+    }
+    for (int32_t i = 0; i < N_AROUND; i++) {
+        const pgd_dev_desc what = {.uri = around[i]};
+        if (pgd_dev_open(registry, &what, &devices[i]) != PGD_OK ||
+            pgd_dev_device(devices[i])
+                    ->queue->create(pgd_dev_device(devices[i]), &desc, &queues[i]) != PGD_OK) {
+            fail(around[i]);
+        }
+        best[i] = best[N_AROUND] = 1e30;
+    }
+    for (int32_t round = 0; round < N_ROUNDS; round++) {
+        for (int32_t i = 0; i <= N_AROUND; i++) {
+            const pgd_device *d =
+                i < N_AROUND ? pgd_dev_device(devices[i]) : &devices[0]->levels[0].device;
+            const double ns = call_cost(d, queues[i % N_AROUND]);
+            best[i] = ns < best[i] ? ns : best[i];
+        }
+    }
+    printf("a call of queue.signal, null device: %.2f ns through the plugin's own table\n",
+           best[N_AROUND]);
+    for (int32_t i = 0; i < N_AROUND; i++) {
+        printf("    opened with %-9s %.2f ns\n", around_names[i], best[i]);
+        pgd_dev_device(devices[i])->queue->destroy(pgd_dev_device(devices[i]), queues[i]);
+        pgd_dev_close(devices[i]);
+    }
+    pgd_dev_registry_destroy(registry);
+}
+
+static void bench_layers(const char *model) {
+    const pgd_request_desc plain = {.size = sizeof(plain), .max_tokens = 900, .ignore_eos = 1};
+    pgd_engine *engines[N_AROUND];
+    double best[N_AROUND];
+    bench_calls();
+    for (int32_t i = 0; i < N_AROUND; i++) {
+        const pgd_engine_options o = {.size = sizeof(o),
+                                      .model = model,
+                                      .device = around[i],
+                                      .max_num_seqs = N_ROWS,
+                                      .threads = 1};
+        engines[i] = open_engine(&o);
+        best[i] = 1e30;
+    }
+    for (int32_t round = 0; round < N_RUNS; round++) {
+        for (int32_t i = 0; i < N_AROUND; i++) {
+            const double us = decode_cost(engines[i], N_ROWS, &plain);
+            best[i] = us < best[i] ? us : best[i];
+        }
+    }
+    printf("a decode step of %d sequences, null device:\n", N_ROWS);
+    for (int32_t i = 0; i < N_AROUND; i++) {
+        printf("    %-9s %.2f us\n", around_names[i], best[i]);
+        pgd_engine_destroy(engines[i]);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "null") == 0) {
         bench_null(argv[2]);
@@ -244,8 +336,11 @@ int main(int argc, char **argv) {
         bench_cached(argv[2]);
     } else if (argc == 3 && strcmp(argv[1], "caching") == 0) {
         bench_caching(argv[2]);
+    } else if (argc == 3 && strcmp(argv[1], "layers") == 0) {
+        bench_layers(argv[2]);
     } else {
-        fprintf(stderr, "usage: step_bench null MODEL | cached MODEL | caching MODEL\n");
+        fprintf(stderr,
+                "usage: step_bench null MODEL | cached MODEL | caching MODEL | layers MODEL\n");
         return 2;
     }
     return 0;

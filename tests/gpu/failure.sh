@@ -7,6 +7,7 @@ set -euo pipefail
 case=$1 kind=$2 pagoda=$3 kernels=$4 stubs=${5-}
 options="kernels=$kernels"
 declare -A library=([cuda]=libcuda.so.1 [hip]=libamdhip64.so.6)
+declare -A newest=([cuda]=libcuda.so.1 [hip]=libamdhip64.so.7)
 declare -A driver=([cuda]="NVIDIA driver" [hip]="ROCm runtime")
 
 # run SENTENCE: a run that fails with it.
@@ -33,8 +34,8 @@ case $case in
 no_library)
     # Known from the manifest; and a file of that name that is no library.
     unset LD_LIBRARY_PATH
-    run "driver not installed: ${library[$kind]}"
-    explained "driver not installed: ${library[$kind]}"
+    run "driver not installed: ${newest[$kind]} is not found"
+    explained "driver not installed: ${newest[$kind]} is not found"
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     echo "not a library" >"$folder/${library[$kind]}"

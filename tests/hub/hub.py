@@ -60,6 +60,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         hub = self.server.hub
         with hub.lock:
             hub.log.append((self.server.name, self.command, self.path, dict(self.headers)))
+            said = next((a for a in hub.answers if a[0] == self.command and a[1] in self.path),
+                        None)
+            if said:
+                hub.answers.remove(said)
+        if said:
+            return self.answer(said[2], *said[4:], **said[3])
         path = urllib.parse.urlsplit(self.path).path
         if self.server.name == "storage":
             self.storage(hub, path)
@@ -202,6 +208,7 @@ class Hub:
         self.repos = {}
         self.moved = {}  # old name -> new name
         self.lies = {}  # "sha", "size" or a file's name -> what is said of it
+        self.answers = []  # (method, word of the path, status, headers[, body]): once each, first
         self.tears = []  # bytes after which the next downloads break off
         self.log = []
         self.status = 0  # answered to everything, 0 = as it is

@@ -19,7 +19,7 @@ static heads draw_heads(ops_fixture *f) {
 static void run_kv_write(ops_fixture *f) {
     const ops_batch_spec spec = ops_draw_batch(&f->rng, 150, 100);
     const int32_t drawn = ops_act(f), cache = ops_cached(f);
-    // the host's fallback has no images of int8 caches, and kernels may take f32 alone
+    // the host's fallback does not write into int8 caches, and kernels may take f32 alone
     const int32_t dtype = cache == PGD_I8 ? PGD_F32 : drawn;
     const int32_t layers = (int32_t)ops_between(&f->rng, 1, f->rng.small ? 1 : 3);
     const heads h = draw_heads(f);
@@ -70,9 +70,8 @@ static void draw_rules(ops_fixture *f, pgd_attn_args *a) {
 }
 
 // attn alone over a cache that is loaded already; what no row sees is NaN there.
-static void run_attn(ops_fixture *f) {
+static void attend(ops_fixture *f, int32_t dtype, int32_t cache) {
     const ops_batch_spec spec = ops_draw_batch(&f->rng, 120, f->rng.small ? 350 : 400);
-    const int32_t dtype = ops_act(f), cache = ops_cached(f);
     const int32_t layers = (int32_t)ops_between(&f->rng, 1, f->rng.small ? 1 : 2);
     const int32_t has_sinks = ops_between(&f->rng, 0, 5) == 0;
     const int32_t has_slopes = ops_between(&f->rng, 0, 5) == 0;
@@ -123,6 +122,16 @@ static void run_attn(ops_fixture *f) {
     if (has_lse) {
         ops_compare(f, &lse, f->n_rows, OPS_ONE, 0);
     }
+}
+
+static void run_attn(ops_fixture *f) {
+    const int32_t dtype = ops_act(f);
+    attend(f, dtype, ops_cached(f));
+}
+
+// Every type of q over a cache of int8, also types that the device leaves to the host.
+static void run_attn_int8(ops_fixture *f) {
+    attend(f, ops_float(&f->rng), PGD_I8);
 }
 
 typedef struct qkv_case {
@@ -218,5 +227,6 @@ static void run_qkv_rope_write(ops_fixture *f) {
 void ops_suite_attn(ops_session *s) {
     ops_cases(s, "kv_write", s->cases, run_kv_write);
     ops_cases(s, "attn", 3 * s->cases, run_attn);
+    ops_cases(s, "attn_int8", s->cases, run_attn_int8);
     ops_cases(s, "qkv_rope_write", s->cases, run_qkv_rope_write);
 }

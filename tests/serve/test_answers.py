@@ -117,7 +117,7 @@ def test_chat_logprobs(server):
                 assert token["top_logprobs"][0]["token"] == token["token"]
                 values = [t["logprob"] for t in token["top_logprobs"]]
                 assert values == sorted(values, reverse=True)
-    for wrong in (21, -1):
+    for wrong in (21, -2):
         status, a = server.json(CHAT, {"messages": QUESTION, "logprobs": True,
                                        "top_logprobs": wrong})
         assert status == 400 and a["error"]["param"] == "top_logprobs"

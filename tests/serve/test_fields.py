@@ -21,6 +21,7 @@ HONOURED = {
     "prompt_logprobs": 1, "allowed_token_ids": [5, 6], "bad_words": ["x"],
     "add_special_tokens": True, "priority": 1, "request_id": "mine", "return_token_ids": True,
     "cache_salt": "s", "response_format": {"type": "text"},
+    "spaces_between_special_tokens": False,
 }
 HONOURED_CHAT = {
     "messages": MESSAGES, "max_completion_tokens": 2, "logprobs": True, "tools": [{
@@ -32,7 +33,7 @@ HONOURED_TEXT = {"prompt": "Hi", "logprobs": 1, "echo": True, "best_of": 1}
 IGNORED = [
     "user", "safety_identifier", "metadata", "store", "service_tier", "prompt_cache_key",
     "prompt_cache_retention", "verbosity", "prediction", "modalities", "audio",
-    "web_search_options", "length_penalty", "spaces_between_special_tokens", "session_id",
+    "web_search_options", "length_penalty", "session_id",
     "mm_processor_kwargs", "kv_transfer_params", "vllm_xargs", "stream_interval",
     "include_reasoning", "cache_prompt", "id_slot", "timings_per_token", "return_progress"]
 REFUSED = [

@@ -141,3 +141,15 @@ def test_idle_is_quiet(server):
     before = used()
     time.sleep(2)
     assert used() - before <= 1  # hundredths of a second
+
+
+def test_silent_streams_get_comments(start):
+    """Before the first token and between tokens: a comment in every second of silence."""
+    s = start("--device", "null{step_us=2500000}", "--keep-alive-s", "1")
+    _, headers, text = s.request(TEXT, {"prompt": "x", "max_tokens": 2, "ignore_eos": True,
+                                        "stream": True})
+    assert headers["Content-Type"] == "text/event-stream"
+    parts = [part[:6] for part in text.split("\n\n") if part]
+    first = parts.index("data: ")
+    assert 1 <= first <= 3 and parts[:first] == [": ping"] * first
+    assert 1 <= parts[first:].count(": ping") <= 3 and text.endswith("data: [DONE]\n\n")

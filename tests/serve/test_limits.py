@@ -146,6 +146,10 @@ def test_queued_tokens(start):
     status, headers, text = s.request(TEXT, {**LONG, "prompt": [5] * 20})
     assert status == 429 and headers["Retry-After"] and "90" in text
     assert s.metric("vllm:admission_rejections_total") == 1
+    text = s.request("/metrics")[2]
+    for reason, n in (("capacity", 1), ("deferred", 0)):
+        assert (f'vllm:num_requests_waiting_by_reason{{model_name="nano",engine="0",'
+                f'reason="{reason}"}} {n}\n') in text
     for one in (running, queued):
         one.close()
 
@@ -166,6 +170,7 @@ def test_fault_of_one_request(start, stream):
         assert status == 500
         error = json.loads(text)["error"]
     assert error["type"] == "server_error" and "0x" not in error["message"]
+    assert s.metric("vllm:corrupted_requests_total") == 1
     assert s.json(TEXT, {"prompt": [5, 6, 78], "max_tokens": 3})[0] == 200
     for one in good:
         got = b""

@@ -7,7 +7,8 @@ TEXT = "/v1/completions"
 # vLLM 0.32, docs/usage/metrics and vllm/v1/metrics/loggers.py.
 GAUGES = ["num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"]
 COUNTERS = ["prompt_tokens", "prompt_tokens_cached", "generation_tokens", "request_success",
-            "num_preemptions", "prefix_cache_queries", "prefix_cache_hits", "admission_rejections"]
+            "num_preemptions", "corrupted_requests", "prefix_cache_queries", "prefix_cache_hits",
+            "admission_rejections"]
 LONG_TIMES = ("0.3 0.5 0.8 1.0 1.5 2.0 2.5 5.0 10.0 15.0 20.0 30.0 40.0 50.0 60.0 120.0 240.0 "
               "480.0 960.0 1920.0 7680.0")
 TOKEN_TIMES = ("0.01 0.025 0.05 0.075 0.1 0.15 0.2 0.3 0.4 0.5 0.75 1.0 2.5 5.0 7.5 10.0 20.0 "
@@ -22,6 +23,8 @@ BUCKETS = {
     "request_inference_time_seconds": LONG_TIMES, "request_prefill_time_seconds": LONG_TIMES,
     "request_decode_time_seconds": LONG_TIMES, "request_prompt_tokens": TOKENS,
     "request_generation_tokens": TOKENS, "request_max_num_generation_tokens": TOKENS,
+    "iteration_tokens_total": "1.0 8.0 16.0 32.0 64.0 128.0 256.0 512.0 1024.0 2048.0 4096.0 "
+                              "8192.0 16384.0",
     "request_params_n": "1.0 2.0 5.0 10.0 20.0", "request_params_max_tokens": TOKENS,
 }
 
@@ -82,6 +85,20 @@ def test_meaning(start):
         'model_name="nano",engine="0",finished_reason="length"'] == 3
 
 
+def test_tokens_of_steps(start):
+    """A prompt counts in the step of its end, beside the tokens made there."""
+    s = start("--device", "null", "--max-num-seqs", "16", "--max-num-batched-tokens", "16")
+    for length in (20, 7):
+        assert s.json(TEXT, {"prompt": list(range(9, 9 + length)), "max_tokens": 3,
+                             "ignore_eos": True})[0] == 200
+    # 16 of 20 in a step that gives nothing; 20 + 1; 1; 1; then 7 + 1; 1; 1.
+    found = values(s, "vllm:iteration_tokens_total_bucket")
+    le = {re.search(r'le="(.*?)"', labels)[1]: n for labels, n in found.items()}
+    assert [le[edge] for edge in ("1.0", "8.0", "16.0", "32.0", "+Inf")] == [4, 5, 5, 6, 6]
+    assert s.metric("vllm:iteration_tokens_total_sum") == 20 + 7 + 2 * 3
+    assert s.metric("vllm:iteration_tokens_total_count") == 6
+
+
 def test_answers_by_route(start):
     s = start("--device", "null")
     s.request("/v1/models/nano")
@@ -94,7 +111,25 @@ def test_answers_by_route(start):
                                     ("/v1/models/{id}", "GET", 404), (TEXT, "POST", 200),
                                     (TEXT, "POST", 400), ("", "GET", 404)):
         assert found[f'handler="{handler}",method="{method}",status="{status}"'] == 1
+    took = values(s, "http_request_duration_seconds_count")
+    assert took[f'handler="{TEXT}",method="POST"'] == 2
     assert "secret" not in "".join(found)  # a caller cannot make as many series as he likes
+
+
+def test_durations_by_route(start):
+    """Of 12 steps of 20 ms, streamed or not, and of what takes no step."""
+    s = start("--device", "null{step_us=20000}")
+    for stream in (False, True):
+        s.request(TEXT, {"prompt": "x", "max_tokens": 12, "ignore_eos": True, "stream": stream})
+    s.request(TEXT, {"prompt": "x", "n": 0})
+    s.request("/livez")
+    found = values(s, "http_request_duration_seconds_bucket")
+    for handler, method, short, n in ((TEXT, "POST", 1, 3), ("/livez", "GET", 1, 1)):
+        counts = [found[f'handler="{handler}",method="{method}",le="{edge}"']
+                  for edge in ("0.1", "0.5", "1.0", "+Inf")]
+        assert counts[0] == short and counts[-1] == n and counts == sorted(counts)
+    total = values(s, "http_request_duration_seconds_sum")[f'handler="{TEXT}",method="POST"']
+    assert 2 * 0.24 <= total < 1.2
 
 
 def test_lost_device(start):

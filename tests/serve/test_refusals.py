@@ -17,6 +17,7 @@ WRONG = [
     ({"prompt": "x", "n": 1.5}, 400, "n"),
     ({"prompt": "x", "best_of": 3}, 400, "best_of"),
     ({"prompt": "x", "max_tokens": -1}, 400, "max_tokens"),
+    ({"prompt": "x", "max_tokens": 3, "min_tokens": 4}, 400, "min_tokens"),
     ({"prompt": "x", "presence_penalty": 2.1}, 400, "presence_penalty"),
     ({"prompt": "x", "stop": ["a"] * 17}, 400, "stop"),
     ({"prompt": "x", "stop": [1]}, 400, "stop"),
@@ -75,6 +76,9 @@ def test_routes_methods_types(server):
     check_error(*server.json("/nope"), 404)
     check_error(*server.json(TEXT), 405)
     check_error(*server.json("/v1/models", {}), 405)
+    assert server.request(TEXT)[1]["Allow"] == "POST"
+    assert server.request("/ping", method="PUT", body={})[1]["Allow"] == "GET, HEAD, POST"
+    assert server.request("/v1/models", {})[1]["Allow"] == "GET, HEAD"
     check_error(*server.json(TEXT, b"a=b", headers={"Content-Type": "text/plain"}), 415)
 
 

@@ -72,14 +72,33 @@ static bool translate(const char *from, const char *to) {
            waitpid(child, &status, 0) == child && status == 0;
 }
 
-// SPIR-V to LLVM bitcode, by way of two files.
+// Where the bitcode of a module is kept from process to process: beside what PoCL keeps.
+static bool kept_at(const void *spirv, size_t bytes, char *out, size_t cap) {
+    const char *folder = getenv("POCL_CACHE_DIR");
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); // FNV-1a
+    for (size_t i = 0; i < bytes; i++) {
+        hash = (hash ^ ((const unsigned char *)spirv)[i]) * UINT64_C(0x100000001b3);
+    }
+    return folder != NULL && (size_t)snprintf(out, cap, "%s/spirv-%016llx-%zu.bc", folder,
+                                              (unsigned long long)hash, bytes) < cap;
+}
+
+// SPIR-V to LLVM bitcode, by way of two files; an old driver has no translator.
 static unsigned char *bitcode_of(const void *spirv, size_t bytes, size_t *out_n) {
     const char *folder = getenv("TMPDIR") == NULL ? "/tmp" : getenv("TMPDIR");
-    char base[512];
-    char from[528];
-    char to[528];
+    char kept[512] = "";
+    char base[544];
+    char from[560];
+    char to[560];
     unsigned char *bitcode = NULL;
-    snprintf(base, sizeof(base), "%s/pgd-double-XXXXXX", folder);
+    if (double_settings_get()->driver < 100) {
+        return NULL;
+    }
+    const bool keep = kept_at(spirv, bytes, kept, sizeof(kept));
+    if (keep && access(kept, R_OK) == 0) {
+        return read_all(kept, out_n);
+    }
+    snprintf(base, sizeof(base), keep ? "%s.XXXXXX" : "%s/pgd-double-XXXXXX", keep ? kept : folder);
     const int file = mkstemp(base);
     if (file < 0) {
         return NULL;
@@ -89,6 +108,9 @@ static unsigned char *bitcode_of(const void *spirv, size_t bytes, size_t *out_n)
     snprintf(to, sizeof(to), "%s.bc", base);
     if (write_all(from, spirv, bytes) && translate(from, to)) {
         bitcode = read_all(to, out_n);
+    }
+    if (keep && bitcode != NULL && *out_n > 0) {
+        (void)rename(to, kept);
     }
     unlink(base);
     unlink(from);

@@ -3,17 +3,11 @@
 // PAGODA_DOUBLE: devices=0 (a driver without a device), hang=1 (no answer to the first question),
 // driver=1 (too old for the kernels), oom=n (no memory at the n-th buffer), launch_oom=n (nor at
 // the n-th launch), lose=n (the device is gone after n launches).
-#define CL_TARGET_OPENCL_VERSION 300
-#include <CL/cl_icd.h>
-#include <CL/cl_layer.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <string.h>
 
+#include "entry.h"
 #include "pocl.h"
-
-static cl_icd_dispatch below; // the driver's
-static cl_icd_dispatch ours;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards what follows
 static int64_t n_allocations;
@@ -39,7 +33,7 @@ static cl_int CL_API_CALL get_devices(cl_platform_id platform, cl_device_type ty
     if (double_init() != DOUBLE_OK) {
         return CL_DEVICE_NOT_FOUND;
     }
-    return below.clGetDeviceIDs(platform, type, n, list, out_n);
+    return layer_below.clGetDeviceIDs(platform, type, n, list, out_n);
 }
 
 static cl_int CL_API_CALL build(cl_program program, cl_uint n, const cl_device_id *devices,
@@ -47,7 +41,7 @@ static cl_int CL_API_CALL build(cl_program program, cl_uint n, const cl_device_i
                                 void *arg) {
     return double_settings_get()->driver < 100
                ? CL_BUILD_PROGRAM_FAILURE
-               : below.clBuildProgram(program, n, devices, options, notify, arg);
+               : layer_below.clBuildProgram(program, n, devices, options, notify, arg);
 }
 
 static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes,
@@ -56,7 +50,7 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, 
         *out_error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
         return NULL;
     }
-    return below.clCreateBuffer(context, flags, bytes, ptr, out_error);
+    return layer_below.clCreateBuffer(context, flags, bytes, ptr, out_error);
 }
 
 static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint n_dims,
@@ -68,38 +62,13 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_ui
     if (!double_launch_has_memory()) {
         return CL_OUT_OF_RESOURCES;
     }
-    return below.clEnqueueNDRangeKernel(queue, kernel, n_dims, offset, global, local, n_waits,
-                                        waits, out_event);
+    return layer_below.clEnqueueNDRangeKernel(queue, kernel, n_dims, offset, global, local, n_waits,
+                                              waits, out_event);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t bytes, void *value,
-                                               size_t *out_bytes) {
-    const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-    if (name != CL_LAYER_API_VERSION || (value != NULL && bytes < sizeof(version))) {
-        return CL_INVALID_VALUE;
-    }
-    if (value != NULL) {
-        memcpy(value, &version, sizeof(version));
-    }
-    if (out_bytes != NULL) {
-        *out_bytes = sizeof(version);
-    }
-    return CL_SUCCESS;
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *target,
-                                            cl_uint *out_n, const cl_icd_dispatch **out) {
-    const size_t bytes = n * sizeof(void *);
-    if (bytes > sizeof(below)) {
-        return CL_INVALID_VALUE;
-    }
-    memcpy(&below, target, bytes);
-    ours = below;
-    ours.clGetDeviceIDs = get_devices;
-    ours.clBuildProgram = build;
-    ours.clCreateBuffer = create_buffer;
-    ours.clEnqueueNDRangeKernel = launch;
-    *out_n = n;
-    *out = &ours;
-    return CL_SUCCESS;
+void layer_replace(cl_icd_dispatch *table) {
+    table->clGetDeviceIDs = get_devices;
+    table->clBuildProgram = build;
+    table->clCreateBuffer = create_buffer;
+    table->clEnqueueNDRangeKernel = launch;
 }
