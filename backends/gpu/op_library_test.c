@@ -186,7 +186,12 @@ static void open_setup(setup *s, uint32_t uses, int64_t n, int64_t k) {
     const pgd_queue_desc queue = {.size = sizeof(queue)};
     const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = MEMORY};
     memset(s, 0, sizeof(*s));
-    s->self = (gpu_self){.host = &host, .driver = &driver, .library = "testlt", .library_rows = 3};
+    s->self = (gpu_self){.host = &host,
+                         .driver = &driver,
+                         .library = "testlt",
+                         .library_rows = 3,
+                         .library_columns = 64,
+                         .library_part = 32 << 10};
     s->d = (pgd_device){.size = sizeof(s->d), .self = &s->self, .host = &host};
     assert_int_equal(gpu_queue_table.create(&s->d, &queue, &s->q), PGD_OK);
     assert_int_equal(gpu_memory_table.create(&s->d, &buffer, &s->memory), PGD_OK);
@@ -266,18 +271,18 @@ static pgd_status both_ways(setup *s) {
 static void test_a_product_in_parts(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GEMM, 2500, 4096); // 16 MiB are 2048 columns
+    open_setup(&s, PGD_USE_GEMM, 300, 64); // 32 KiB are 256 columns
     assert_int_equal(both_ways(&s), PGD_OK);
     assert_int_equal(n_asked, 2);
     assert_int_equal(n_made, 2);
-    assert_int_equal(columns_made, 2500);
+    assert_int_equal(columns_made, 300);
     close_setup(&s);
 }
 
 static void test_the_residual_is_added_once(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    open_setup(&s, PGD_USE_GEMM, 300, 64);
     s.args.aux_kind = PGD_AUX_ADD;
     s.args.aux = s.args.y;
     assert_int_equal(both_ways(&s), PGD_OK);
@@ -292,10 +297,10 @@ static void test_the_residual_is_added_once(void **state) {
 static void test_both_halves(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GATE_UP, 2 * 1030, 4096); // parts of 1024 columns of y
+    open_setup(&s, PGD_USE_GATE_UP, 2 * 150, 64); // parts of 128 columns of y
     assert_int_equal(both_ways(&s), PGD_OK);
     assert_int_equal(n_made, 2);
-    assert_int_equal(columns_made, 2 * 1030);
+    assert_int_equal(columns_made, 2 * 150);
     close_setup(&s);
 }
 
@@ -314,7 +319,7 @@ static void test_a_failure_at_first_is_made_good(void **state) {
 static void test_a_failure_in_the_middle_is_told(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    open_setup(&s, PGD_USE_GEMM, 300, 64);
     fails_at = 2;
     assert_int_equal(both_ways(&s), PGD_INTERNAL);
     assert_int_equal(atomic_load(&s.q->fault), PGD_INTERNAL);
@@ -351,7 +356,7 @@ static void test_what_is_not_the_librarys(void **state) {
 static void test_scratch_is_planned(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    open_setup(&s, PGD_USE_GEMM, 300, 64);
     s.x.scratch.bytes = gpu_product_scratch(&s.d, &s.w->desc, &s.args.x);
     assert_int_equal(run(&s), PGD_OK);
     s.x.scratch.bytes--;
