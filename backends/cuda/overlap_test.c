@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "../gpu/test_host.h"
 #include "cuda.h"
 
 // The plugin's own list holds images only where there is nvcc.
@@ -20,28 +21,11 @@ static const char *option(const pgd_host *h, const char *key) {
     return strcmp(key, "overlap") == 0 ? option_overlap : NULL;
 }
 
-static void *take(const pgd_host *h, uint64_t bytes, uint64_t align) {
-    (void)h;
-    (void)align;
-    return calloc(1, (size_t)bytes);
-}
-
-static void give(const pgd_host *h, void *ptr) {
-    (void)h;
-    free(ptr);
-}
-
-static pgd_status fails(const pgd_host *h, pgd_status code, const char *file, int32_t line,
-                        const char *fmt, ...) {
-    (void)h;
-    (void)file;
-    (void)line;
-    (void)fmt;
-    return code;
-}
-
-static const pgd_host host = {
-    .size = sizeof(host), .fail = fails, .alloc = take, .free = give, .option = option};
+static const pgd_host host = {.size = sizeof(host),
+                              .fail = host_fail,
+                              .alloc = host_alloc,
+                              .free = host_free,
+                              .option = option};
 
 static void test_only_code_that_waits_overlaps(void **state) {
     static const char chips[] = "80 89 90a 100 120 ";

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "../gpu/test_host.h"
 #include "../gpu/tuned.h"
 #include "choose.h"
 #include "cuda.h"
@@ -25,26 +26,6 @@ static int32_t n_launches;
 
 // ---- a host and a driver that write down -------------------------------------------------------
 
-static pgd_status fails(const pgd_host *h, pgd_status code, const char *file, int32_t line,
-                        const char *fmt, ...) {
-    (void)h;
-    (void)file;
-    (void)line;
-    (void)fmt;
-    return code;
-}
-
-static void *take(const pgd_host *h, uint64_t bytes, uint64_t align) {
-    (void)h;
-    (void)align;
-    return calloc(1, (size_t)bytes);
-}
-
-static void give(const pgd_host *h, void *ptr) {
-    (void)h;
-    free(ptr);
-}
-
 static const char *option(const pgd_host *h, const char *key) {
     (void)h;
     return strcmp(key, "tuned") == 0     ? option_tuned
@@ -52,8 +33,11 @@ static const char *option(const pgd_host *h, const char *key) {
                                          : NULL;
 }
 
-static const pgd_host host = {
-    .size = sizeof(host), .fail = fails, .alloc = take, .free = give, .option = option};
+static const pgd_host host = {.size = sizeof(host),
+                              .fail = host_fail,
+                              .alloc = host_alloc,
+                              .free = host_free,
+                              .option = option};
 
 static pgd_status create(const pgd_host *h, void *device, uint64_t bytes, int32_t place,
                          void **out) {
@@ -70,18 +54,6 @@ static void destroy(const pgd_host *h, void *device, void *memory) {
     free(memory);
 }
 
-static pgd_status queue_create(const pgd_host *h, void *device, int32_t role, void **out) {
-    (void)h;
-    (void)role;
-    *out = device;
-    return PGD_OK;
-}
-
-static void queue_destroy(const pgd_host *h, void *queue) {
-    (void)h;
-    (void)queue;
-}
-
 static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
     (void)h;
     (void)queue;
@@ -94,8 +66,8 @@ static const gpu_driver driver = {.kind = "cuda",
                                   .tuned = &cuda_tuned,
                                   .create = create,
                                   .destroy = destroy,
-                                  .queue_create = queue_create,
-                                  .queue_destroy = queue_destroy,
+                                  .queue_create = host_queue_create,
+                                  .queue_destroy = host_queue_destroy,
                                   .launch = launch};
 
 // ---- a device with one product -----------------------------------------------------------------

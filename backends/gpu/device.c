@@ -109,6 +109,9 @@ static const char *library_of(const gpu_backend *self, char *reason, size_t byte
                : self->driver->products(self->host, self->library, reason, bytes);
 }
 
+// Wide enough for the tiles of a large chip, small enough for its cache.
+enum { LIBRARY_COLUMNS = 1024, LIBRARY_PART = 16 << 20 };
+
 static int32_t library_rows(const pgd_host *host) {
     const char *text = host->option == NULL ? NULL : host->option(host, "library_rows");
     const long n = text == NULL ? 0 : strtol(text, NULL, 10);
@@ -172,6 +175,8 @@ static pgd_status device_open(void *backend, uint32_t i, const pgd_device *next,
     self->facts = facts;
     self->tuned = tuned_of(b, &facts, self->plain_reason, sizeof(self->plain_reason));
     self->library = library_of(b, self->library_reason, sizeof(self->library_reason));
+    self->library_columns = LIBRARY_COLUMNS;
+    self->library_part = LIBRARY_PART;
     self->library_rows = library_rows(b->host);
     pgd_status code = b->driver->open(b->host, b->library, i, &self->device);
     if (code != PGD_OK) {

@@ -46,7 +46,9 @@ typedef struct gpu_self {
     char plain_reason[96];
     const char *library; // name of the vendor's library of products, NULL: none, and why
     char library_reason[96];
-    int32_t library_rows; // least rows of a step whose products are the library's
+    int32_t library_columns; // of a part of a weight, at least (both halves of a gated one)
+    int64_t library_part;    // bytes of a part that is wider
+    int32_t library_rows;    // least rows of a step whose products are the library's
 } gpu_self;
 
 struct pgd_buffer {

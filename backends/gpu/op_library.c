@@ -14,9 +14,7 @@
 
 enum {
     ALIGN = 256,
-    LEAST_COLUMNS = 1024,  // of a part
     COLUMNS_UNIT = 64,     // of all parts but the last
-    PART_BYTES = 16 << 20, // of an unpacked part that is wider
     WORK_BYTES = 32 << 20, // of the library
 };
 
@@ -37,12 +35,14 @@ static uint64_t aligned(uint64_t n) {
 }
 
 // Where the parts of scratch lie, from 0. Returns its bytes.
-static uint64_t lay_out(const pgd_weight_desc *w, int64_t cap, library_params *l) {
+static uint64_t lay_out(const gpu_self *self, const pgd_weight_desc *w, int64_t cap,
+                        library_params *l) {
     const bool is_gated = gpu_weight_layout(w) == K_LAYOUT_GATED;
     const int64_t columns = is_gated ? w->n / 2 : w->n;
     const int64_t halves = is_gated ? 2 : 1;
-    int64_t part = PART_BYTES / (w->k * 2 * halves) / COLUMNS_UNIT * COLUMNS_UNIT;
-    part = part < LEAST_COLUMNS / halves ? LEAST_COLUMNS / halves : part;
+    int64_t part = self->library_part / (w->k * 2 * halves) / COLUMNS_UNIT * COLUMNS_UNIT;
+    const int64_t least = self->library_columns / halves;
+    part = part < least ? least : part;
     part = part < columns ? part : columns;
     l->part_columns = part;
     l->is_gated = is_gated;
@@ -68,7 +68,8 @@ const char *gpu_library_product(const pgd_device *d, const pgd_weight_desc *w, c
     if (!takes(d, w, x)) {
         return NULL;
     }
-    *out_scratch = lay_out(w, x->shape[0], &l) + ALIGN; // the beginning of scratch may be odd
+    *out_scratch =
+        lay_out(gpu_of(d), w, x->shape[0], &l) + ALIGN; // the beginning of scratch may be odd
     return gpu_of(d)->library;
 }
 
@@ -105,7 +106,7 @@ void gpu_library_emit(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
     const k_view scratch = gpu_bind_scratch(op, &w, 6, bytes);
     l.p.x = gpu_bind(op, &w, 2, "x", x);
     const int64_t from = (int64_t)aligned((uint64_t)scratch.at);
-    (void)lay_out(&weight->desc, x->shape[0], &l);
+    (void)lay_out(gpu_of(op->d), &weight->desc, x->shape[0], &l);
     l.unpacked_at += from;
     l.halves_at += from;
     l.work_at += from;

@@ -12,6 +12,7 @@
 
 #include "gpu.h"
 #include "portable/emulated.h"
+#include "test_host.h"
 
 enum { CAP = 6, LIVE = 5, MEMORY = 96 << 20 };
 
@@ -25,27 +26,8 @@ static int32_t n_graph_launches;
 
 // ---- a host and a driver -----------------------------------------------------------------------
 
-static pgd_status fails(const pgd_host *h, pgd_status code, const char *file, int32_t line,
-                        const char *fmt, ...) {
-    (void)h;
-    (void)file;
-    (void)line;
-    (void)fmt;
-    return code;
-}
-
-static void *take(const pgd_host *h, uint64_t bytes, uint64_t align) {
-    (void)h;
-    (void)align;
-    return calloc(1, (size_t)bytes);
-}
-
-static void give(const pgd_host *h, void *ptr) {
-    (void)h;
-    free(ptr);
-}
-
-static const pgd_host host = {.size = sizeof(host), .fail = fails, .alloc = take, .free = give};
+static const pgd_host host = {
+    .size = sizeof(host), .fail = host_fail, .alloc = host_alloc, .free = host_free};
 
 static pgd_status create(const pgd_host *h, void *device, uint64_t bytes, int32_t place,
                          void **out) {
@@ -63,18 +45,6 @@ static void destroy(const pgd_host *h, void *device, void *memory) {
     free(memory);
 }
 
-static pgd_status queue_create(const pgd_host *h, void *device, int32_t role, void **out) {
-    (void)h;
-    (void)role;
-    *out = device;
-    return PGD_OK;
-}
-
-static void queue_destroy(const pgd_host *h, void *queue) {
-    (void)h;
-    (void)queue;
-}
-
 static int32_t is_captured;
 
 static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
@@ -85,11 +55,7 @@ static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
         memories[i] = l->memories[i];
     }
     assert_in_range(l->kernel, 0, PGD_PORTABLE_COUNT - 1);
-    return is_captured || pgd_emulator_run(pgd_emulated_kernels[l->kernel], l->groups,
-                                           pgd_portable_kernels[l->kernel].n_items, memories,
-                                           l->params) == 0
-               ? PGD_OK
-               : PGD_INTERNAL;
+    return is_captured || TEST_EMULATED(l, memories) == 0 ? PGD_OK : PGD_INTERNAL;
 }
 
 static float bf16_at(const gpu_product_matrix *m, int64_t row, int64_t i) {
@@ -173,8 +139,8 @@ static void graph_destroy(const pgd_host *h, void *device, void *graph) {
 static const gpu_driver driver = {.kind = "test",
                                   .create = create,
                                   .destroy = destroy,
-                                  .queue_create = queue_create,
-                                  .queue_destroy = queue_destroy,
+                                  .queue_create = host_queue_create,
+                                  .queue_destroy = host_queue_destroy,
                                   .launch = launch,
                                   .product = product,
                                   .graph_begin = graph_begin,
@@ -220,7 +186,12 @@ static void open_setup(setup *s, uint32_t uses, int64_t n, int64_t k) {
     const pgd_queue_desc queue = {.size = sizeof(queue)};
     const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = MEMORY};
     memset(s, 0, sizeof(*s));
-    s->self = (gpu_self){.host = &host, .driver = &driver, .library = "testlt", .library_rows = 3};
+    s->self = (gpu_self){.host = &host,
+                         .driver = &driver,
+                         .library = "testlt",
+                         .library_rows = 3,
+                         .library_columns = 64,
+                         .library_part = 32 << 10};
     s->d = (pgd_device){.size = sizeof(s->d), .self = &s->self, .host = &host};
     assert_int_equal(gpu_queue_table.create(&s->d, &queue, &s->q), PGD_OK);
     assert_int_equal(gpu_memory_table.create(&s->d, &buffer, &s->memory), PGD_OK);
@@ -300,18 +271,18 @@ static pgd_status both_ways(setup *s) {
 static void test_a_product_in_parts(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GEMM, 2500, 4096); // 16 MiB are 2048 columns
+    open_setup(&s, PGD_USE_GEMM, 300, 64); // 32 KiB are 256 columns
     assert_int_equal(both_ways(&s), PGD_OK);
     assert_int_equal(n_asked, 2);
     assert_int_equal(n_made, 2);
-    assert_int_equal(columns_made, 2500);
+    assert_int_equal(columns_made, 300);
     close_setup(&s);
 }
 
 static void test_the_residual_is_added_once(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    open_setup(&s, PGD_USE_GEMM, 300, 64);
     s.args.aux_kind = PGD_AUX_ADD;
     s.args.aux = s.args.y;
     assert_int_equal(both_ways(&s), PGD_OK);
@@ -326,10 +297,10 @@ static void test_the_residual_is_added_once(void **state) {
 static void test_both_halves(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GATE_UP, 2 * 1030, 4096); // parts of 1024 columns of y
+    open_setup(&s, PGD_USE_GATE_UP, 2 * 150, 64); // parts of 128 columns of y
     assert_int_equal(both_ways(&s), PGD_OK);
     assert_int_equal(n_made, 2);
-    assert_int_equal(columns_made, 2 * 1030);
+    assert_int_equal(columns_made, 2 * 150);
     close_setup(&s);
 }
 
@@ -348,7 +319,7 @@ static void test_a_failure_at_first_is_made_good(void **state) {
 static void test_a_failure_in_the_middle_is_told(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    open_setup(&s, PGD_USE_GEMM, 300, 64);
     fails_at = 2;
     assert_int_equal(both_ways(&s), PGD_INTERNAL);
     assert_int_equal(atomic_load(&s.q->fault), PGD_INTERNAL);
@@ -385,7 +356,7 @@ static void test_what_is_not_the_librarys(void **state) {
 static void test_scratch_is_planned(void **state) {
     (void)state;
     setup s;
-    open_setup(&s, PGD_USE_GEMM, 2500, 4096);
+    open_setup(&s, PGD_USE_GEMM, 300, 64);
     s.x.scratch.bytes = gpu_product_scratch(&s.d, &s.w->desc, &s.args.x);
     assert_int_equal(run(&s), PGD_OK);
     s.x.scratch.bytes--;
