@@ -7,12 +7,13 @@
 
 #include "fuzz.h"
 
+// -1: the whole vocabulary.
 static void check_desc(const pgd_request_desc *d) {
     FUZZ_CHECK(d->temperature >= 0 && d->temperature <= 2 && d->top_p >= 0 && d->top_p <= 1);
     FUZZ_CHECK(d->min_p >= 0 && d->min_p <= 1 && d->top_k >= 0 && d->min_tokens >= 0);
     FUZZ_CHECK(d->n >= 1 && d->n <= 128 && d->n_stop <= 16 && d->n_bad_words <= 64);
-    FUZZ_CHECK(d->n_logprobs >= 0 && d->n_logprobs <= 20);
-    FUZZ_CHECK(d->n_prompt_logprobs >= 0 && d->n_prompt_logprobs <= 20);
+    FUZZ_CHECK(d->n_logprobs >= -1 && d->n_logprobs <= 20);
+    FUZZ_CHECK(d->n_prompt_logprobs >= -1 && d->n_prompt_logprobs <= 20);
     for (uint32_t i = 0; i < d->n_stop; i++) {
         FUZZ_CHECK(d->stop[i][0] != '\0');
     }

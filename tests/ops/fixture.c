@@ -50,6 +50,7 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
     pgd_dev_desc desc = {.uri = s->uri, .team = s->team, .allow_slow = 1};
     memset(f, 0, sizeof(*f));
     f->session = s;
+    f->number = number;
     f->rng = ops_seed(s->seed, name, number);
     f->rng.small = s->small;
     ops_say(f, "%s %d:", name, (int)number);
@@ -62,6 +63,10 @@ void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number) 
     if (s->opened != NULL) {
         s->opened(s->arg, f->dev);
     }
+}
+
+int32_t ops_turn(const ops_fixture *f, int32_t n) {
+    return f->number % n;
 }
 
 // A case that ends early may have left work behind.

@@ -129,6 +129,7 @@ typedef struct ops_batch_spec {
 
 typedef struct ops_fixture {
     ops_session *session;
+    int32_t number; // of the case
     ops_rng rng;
     char title[400];
     int32_t broken; // a step failed
@@ -169,6 +170,8 @@ typedef struct ops_fixture {
 
 // Opens the device. title says what the case is, for messages.
 void ops_open(ops_fixture *f, ops_session *s, const char *name, int32_t number);
+// 0 .. n - 1 by turns from case to case: what no seed may leave out.
+int32_t ops_turn(const ops_fixture *f, int32_t n);
 // Counts the case and frees everything.
 void ops_close(ops_fixture *f);
 // Adds to the title.

@@ -55,7 +55,7 @@ static void run_kv_write(ops_fixture *f) {
 // What a row sees, and what happens to its scores.
 static void draw_rules(ops_fixture *f, pgd_attn_args *a) {
     a->causal = 1;
-    switch (ops_between(&f->rng, 0, 6)) {
+    switch (ops_turn(f, 7)) {
     case 0: a->causal = 0; break;
     case 1:
         a->causal = 0;
@@ -66,16 +66,16 @@ static void draw_rules(ops_fixture *f, pgd_attn_args *a) {
     case 3: a->window_left = (int32_t)ops_between(&f->rng, 10, 300); break;
     default: break;
     }
-    a->softcap = ops_between(&f->rng, 0, 4) == 0 ? 5 : 0;
+    a->softcap = ops_turn(f, 5) == 0 ? 5 : 0;
 }
 
 // attn alone over a cache that is loaded already; what no row sees is NaN there.
 static void attend(ops_fixture *f, int32_t dtype, int32_t cache) {
     const ops_batch_spec spec = ops_draw_batch(&f->rng, 120, f->rng.small ? 350 : 400);
     const int32_t layers = (int32_t)ops_between(&f->rng, 1, f->rng.small ? 1 : 2);
-    const int32_t has_sinks = ops_between(&f->rng, 0, 5) == 0;
-    const int32_t has_slopes = ops_between(&f->rng, 0, 5) == 0;
-    const int32_t has_lse = ops_between(&f->rng, 0, 3) == 0;
+    const int32_t has_sinks = ops_turn(f, 6) == 1;
+    const int32_t has_slopes = ops_turn(f, 6) == 4;
+    const int32_t has_lse = ops_turn(f, 4) == 2;
     const heads h = draw_heads(f);
     const int64_t out_shape[3] = {spec.cap_tokens, h.hq, h.dim};
     ops_tensor qkv, q, out, sinks, slopes, lse;

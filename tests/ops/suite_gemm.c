@@ -173,7 +173,7 @@ static void run_gate_up(ops_fixture *f) {
     // the product that reads it may round it anyway
     const int32_t out_dtype = ops_between(&f->rng, 0, 2) == 0 ? PGD_BF16 : x_dtype;
     const int32_t has_norm = ops_between(&f->rng, 0, 2) > 0;
-    const int32_t has_bias = ops_between(&f->rng, 0, 2) == 0;
+    const int32_t has_bias = ops_turn(f, 3) == 0;
     // a weight that the plain gemm reads too may not be interleaved
     const int32_t both = (int32_t)ops_between(&f->rng, 0, 1);
     const uint32_t uses = PGD_USE_GATE_UP | (both ? PGD_USE_GEMM : 0);
