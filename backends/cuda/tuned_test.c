@@ -1,5 +1,5 @@
-// What the op layer launches where a device has tuned kernels: a driver that only writes down. Which
-// kernel runs for how many rows, with which grid, memories and parameters; and when it is the
+// What the op layer launches where a device has tuned kernels: a driver that only writes down.
+// Which kernel runs for how many rows, with which grid, memories and parameters; and when it is the
 // portable ones after all.
 #include <setjmp.h>
 #include <stdarg.h>
