@@ -184,8 +184,8 @@ static void gated_end(const cpu_product *p, int64_t index, int64_t r0, int64_t m
             p->k->f32_finish_32(half, PGD_CPU_PANEL, m, cols, half, PGD_CPU_PANEL, &how);
         }
     }
-    // All rows in one call: a row of a panel is too short to hide how long e^x takes. Columns behind
-    // `cols` are made as well, and not kept.
+    // All rows in one call: a row of a panel is too short to hide how long e^x takes. Columns
+    // behind `cols` are made as well, and not kept.
     p->k->f32_act_mul(acc, up, acc, m * PGD_CPU_PANEL, p->how.act, p->how.act_alpha,
                       p->how.act_limit);
     for (int64_t i = 0; i < m; i++) {

@@ -1,6 +1,5 @@
 // What the op layer launches where a device has tuned kernels: a driver that only writes down.
-// Which
-// kernel runs for how many rows, with which grid, memories and parameters; and when it is the
+// Which kernel runs for how many rows, with which grid, memories and parameters; and when it is the
 // portable ones after all.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +11,7 @@
 #include <cmocka.h>
 
 #include "../gpu/test_host.h"
+#include "../gpu/test_product.h"
 #include "../gpu/tuned.h"
 #include "choose.h"
 #include "cuda.h"
@@ -74,65 +74,18 @@ static const gpu_driver driver = {.kind = "cuda",
 
 enum { CAP = 1024, N = 96, K = 1100 };
 
-typedef struct setup {
-    gpu_self self;
-    pgd_device d;
-    pgd_queue *q;
-    pgd_buffer *memory; // of everything, 128 MiB
-    pgd_weight *w;
-    pgd_batch_head head;
-    pgd_batch batch;
-    pgd_exec x;
-    pgd_gemm_args args;
-} setup;
-
-static pgd_tensor tensor(pgd_buffer *b, uint64_t offset, int32_t dtype, int64_t rows, int64_t n) {
-    return (pgd_tensor){.buffer = b,
-                        .offset = offset,
-                        .dtype = dtype,
-                        .rank = 2,
-                        .shape = {rows, n},
-                        .stride = {n, 1}};
-}
+typedef product_setup setup;
 
 static void open_setup(setup *s, const char *arch, int32_t dtype, int32_t x_dtype, uint32_t uses) {
-    const pgd_queue_desc queue = {.size = sizeof(queue)};
-    const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = UINT64_C(128) << 20};
+    const pgd_weight_desc desc = {
+        .size = sizeof(desc), .uses = uses, .dtype = dtype, .n = N, .k = K, .max_rows = CAP};
     char reason[96] = "";
     memset(s, 0, sizeof(*s));
     s->self = (gpu_self){.host = &host, .driver = &driver};
     memcpy(s->self.facts.arch, arch, strlen(arch) + 1); // names of this file, all short
     s->self.tuned =
         cuda_tuned.usable(&host, &s->self.facts, reason, sizeof(reason)) ? &cuda_tuned : NULL;
-    s->d = (pgd_device){.size = sizeof(s->d), .self = &s->self, .host = &host};
-    assert_int_equal(gpu_queue_table.create(&s->d, &queue, &s->q), PGD_OK);
-    assert_int_equal(gpu_memory_table.create(&s->d, &buffer, &s->memory), PGD_OK);
-    const pgd_weight_desc desc = {
-        .size = sizeof(desc), .uses = uses, .dtype = dtype, .n = N, .k = K, .max_rows = CAP};
-    const pgd_range dst = {s->memory, UINT64_C(8) << 20, UINT64_C(8) << 20};
-    assert_int_equal(gpu_weight_table.adopt(&s->d, &desc, &dst, &s->w), PGD_OK);
-    s->batch = (pgd_batch){.size = sizeof(s->batch),
-                           .cap_tokens = CAP,
-                           .cap_seqs = CAP,
-                           .cap_out = CAP,
-                           .mem = s->memory,
-                           .mirror = &s->head};
-    s->x = (pgd_exec){.size = sizeof(s->x),
-                      .dev = &s->d,
-                      .queue = s->q,
-                      .scratch = {s->memory, UINT64_C(32) << 20, UINT64_C(96) << 20}};
-    s->args = (pgd_gemm_args){.size = sizeof(s->args),
-                              .rows = PGD_ROWS_TOKENS,
-                              .batch = &s->batch,
-                              .w = s->w,
-                              .x = tensor(s->memory, 1 << 20, x_dtype, CAP, K),
-                              .y = tensor(s->memory, 24 << 20, PGD_F32, CAP, N)};
-}
-
-static void close_setup(setup *s) {
-    gpu_weight_table.destroy(&s->d, s->w);
-    gpu_memory_table.destroy(&s->d, s->memory);
-    gpu_queue_table.destroy(&s->d, s->q);
+    assert_int_equal(product_open(s, &desc, x_dtype, N), PGD_OK);
 }
 
 static void run(setup *s, int32_t rows) {
@@ -178,7 +131,7 @@ static void test_a_product_is_a_pack_and_one_kernel(void **state) {
             assert_int_equal(p->parts_at - p->g.x.at, (int64_t)want.parts_at);
         }
     }
-    close_setup(&s);
+    product_close(&s);
 }
 
 // 0: the portable kernels, 1: the tuned.
@@ -190,7 +143,7 @@ static int32_t is_tuned(const char *arch, int32_t dtype, int32_t x_dtype, uint32
     uint64_t bytes = 0;
     const char *name = gpu_tuned_product(&s.d, &s.w->desc, &s.args.x, &bytes);
     assert_int_equal(name != NULL, last);
-    close_setup(&s);
+    product_close(&s);
     return last;
 }
 
@@ -236,7 +189,7 @@ static void test_scratch_is_planned(void **state) {
     n_launches = 0;
     assert_int_equal(gpu_op_gemm(&s.x, &s.args), PGD_INVALID);
     assert_int_equal(n_launches, 0);
-    close_setup(&s);
+    product_close(&s);
 }
 
 // ---- attention ---------------------------------------------------------------------------------
@@ -276,7 +229,7 @@ static void test_attention_by_rows_and_keys(void **state) {
                        .rows = PGD_ROWS_TOKENS,
                        .batch = &s.batch,
                        .kv = kv,
-                       .q = tensor(s.memory, 1 << 20, PGD_BF16, CAP, 1024),
+                       .q = product_tensor(s.memory, PRODUCT_X, PGD_BF16, CAP, 1024),
                        .scale = 1.0f,
                        .causal = 1};
     a.q.rank = 3;
@@ -299,7 +252,7 @@ static void test_attention_by_rows_and_keys(void **state) {
         assert_ptr_equal(launches[0].memories[5], s.q->counters);
     }
     gpu_kv_table.destroy(&s.d, kv);
-    close_setup(&s);
+    product_close(&s);
 }
 
 int main(void) {

@@ -13,8 +13,9 @@
 #include "gpu.h"
 #include "portable/emulated.h"
 #include "test_host.h"
+#include "test_product.h"
 
-enum { CAP = 6, LIVE = 5, MEMORY = 96 << 20 };
+enum { CAP = 6, LIVE = 5 };
 
 // What the library is to do, and what it did.
 static int32_t refuses;  // asked, it takes nothing
@@ -150,27 +151,7 @@ static const gpu_driver driver = {.kind = "test",
 
 // ---- a device with one product -----------------------------------------------------------------
 
-typedef struct setup {
-    gpu_self self;
-    pgd_device d;
-    pgd_queue *q;
-    pgd_buffer *memory; // batch, x 1 MiB, y 2 MiB, bias 3 MiB, weight 4 MiB, scratch 32 MiB
-    pgd_weight *w;
-    pgd_batch_head head;
-    pgd_batch batch;
-    pgd_exec x;
-    pgd_gemm_args args;
-    int64_t y_n;
-} setup;
-
-static pgd_tensor tensor(pgd_buffer *b, uint64_t offset, int32_t dtype, int64_t rows, int64_t n) {
-    return (pgd_tensor){.buffer = b,
-                        .offset = offset,
-                        .dtype = dtype,
-                        .rank = 2,
-                        .shape = {rows, n},
-                        .stride = {n, 1}};
-}
+typedef product_setup setup;
 
 // Whole numbers from -1 to 1, as bf16.
 static void fill(char *to, int64_t n) {
@@ -183,8 +164,9 @@ static void fill(char *to, int64_t n) {
 }
 
 static void open_setup(setup *s, uint32_t uses, int64_t n, int64_t k) {
-    const pgd_queue_desc queue = {.size = sizeof(queue)};
-    const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = MEMORY};
+    const pgd_weight_desc desc = {
+        .size = sizeof(desc), .uses = uses, .dtype = PGD_BF16, .n = n, .k = k, .max_rows = CAP};
+    const int64_t y_n = (uses & PGD_USE_GATE_UP) != 0 ? n / 2 : n;
     memset(s, 0, sizeof(*s));
     s->self = (gpu_self){.host = &host,
                          .driver = &driver,
@@ -192,42 +174,13 @@ static void open_setup(setup *s, uint32_t uses, int64_t n, int64_t k) {
                          .library_rows = 3,
                          .library_columns = 64,
                          .library_part = 32 << 10};
-    s->d = (pgd_device){.size = sizeof(s->d), .self = &s->self, .host = &host};
-    assert_int_equal(gpu_queue_table.create(&s->d, &queue, &s->q), PGD_OK);
-    assert_int_equal(gpu_memory_table.create(&s->d, &buffer, &s->memory), PGD_OK);
-    const pgd_weight_desc desc = {
-        .size = sizeof(desc), .uses = uses, .dtype = PGD_BF16, .n = n, .k = k, .max_rows = CAP};
-    const pgd_range dst = {s->memory, 4 << 20, 28 << 20};
-    assert_int_equal(gpu_weight_table.adopt(&s->d, &desc, &dst, &s->w), PGD_OK);
-    fill((char *)s->memory->memory + (4 << 20), 14 << 20);
-    fill((char *)s->memory->memory + (1 << 20), CAP * k);
+    assert_int_equal(product_open(s, &desc, PGD_BF16, y_n), PGD_OK);
+    fill((char *)s->memory->memory + PRODUCT_WEIGHT, (int64_t)s->w->bytes / 2);
+    fill((char *)s->memory->memory + PRODUCT_X, CAP * k);
     s->head.n_tokens = LIVE;
     memcpy(s->memory->memory, &s->head, sizeof(s->head));
-    s->batch = (pgd_batch){.size = sizeof(s->batch),
-                           .cap_tokens = CAP,
-                           .cap_seqs = CAP,
-                           .cap_out = CAP,
-                           .mem = s->memory,
-                           .mirror = &s->head};
-    s->x = (pgd_exec){.size = sizeof(s->x),
-                      .dev = &s->d,
-                      .queue = s->q,
-                      .scratch = {s->memory, 32 << 20, 64 << 20}};
-    s->y_n = (uses & PGD_USE_GATE_UP) != 0 ? n / 2 : n;
-    s->args = (pgd_gemm_args){.size = sizeof(s->args),
-                              .rows = PGD_ROWS_TOKENS,
-                              .batch = &s->batch,
-                              .w = s->w,
-                              .x = tensor(s->memory, 1 << 20, PGD_BF16, CAP, k),
-                              .y = tensor(s->memory, 2 << 20, PGD_F32, CAP, s->y_n)};
     refuses = fails_at = n_asked = n_made = n_graph_launches = 0;
     columns_made = 0;
-}
-
-static void close_setup(setup *s) {
-    gpu_weight_table.destroy(&s->d, s->w);
-    gpu_memory_table.destroy(&s->d, s->memory);
-    gpu_queue_table.destroy(&s->d, s->q);
 }
 
 static pgd_status run(setup *s) {
@@ -238,16 +191,18 @@ static pgd_status run(setup *s) {
                                     .x = s->args.x,
                                     .out = s->args.y,
                                     .bias = s->args.bias};
-    return s->y_n != s->w->desc.n ? gpu_op_gate_up(&s->x, &gated) : gpu_op_gemm(&s->x, &s->args);
+    return s->args.y.shape[1] != s->w->desc.n ? gpu_op_gate_up(&s->x, &gated)
+                                              : gpu_op_gemm(&s->x, &s->args);
 }
 
 // y with 7 in every element before, by the kernels and as it comes; all CAP rows are compared.
 static pgd_status both_ways(setup *s) {
-    const size_t bytes = (size_t)(CAP * s->y_n) * sizeof(float);
-    float *y = (float *)(void *)((char *)s->memory->memory + (2 << 20));
+    const int64_t n = CAP * s->args.y.shape[1];
+    const size_t bytes = (size_t)n * sizeof(float);
+    float *y = (float *)(void *)((char *)s->memory->memory + PRODUCT_Y);
     float *want = malloc(bytes);
     for (int i = 0; i < 2; i++) {
-        for (int64_t j = 0; j < CAP * s->y_n; j++) {
+        for (int64_t j = 0; j < n; j++) {
             y[j] = 7.0f;
         }
         s->self.library = i == 0 ? NULL : "testlt";
@@ -276,7 +231,7 @@ static void test_a_product_in_parts(void **state) {
     assert_int_equal(n_asked, 2);
     assert_int_equal(n_made, 2);
     assert_int_equal(columns_made, 300);
-    close_setup(&s);
+    product_close(&s);
 }
 
 static void test_the_residual_is_added_once(void **state) {
@@ -291,7 +246,7 @@ static void test_the_residual_is_added_once(void **state) {
     n_asked = n_made = 0;
     assert_int_equal(both_ways(&s), PGD_OK);
     assert_int_equal(n_made, 0);
-    close_setup(&s);
+    product_close(&s);
 }
 
 static void test_both_halves(void **state) {
@@ -301,7 +256,7 @@ static void test_both_halves(void **state) {
     assert_int_equal(both_ways(&s), PGD_OK);
     assert_int_equal(n_made, 2);
     assert_int_equal(columns_made, 2 * 150);
-    close_setup(&s);
+    product_close(&s);
 }
 
 static void test_a_failure_at_first_is_made_good(void **state) {
@@ -313,7 +268,7 @@ static void test_a_failure_at_first_is_made_good(void **state) {
     fails_at = 1;
     assert_int_equal(both_ways(&s), PGD_OK);
     assert_int_equal(n_made, 1);
-    close_setup(&s);
+    product_close(&s);
 }
 
 static void test_a_failure_in_the_middle_is_told(void **state) {
@@ -323,7 +278,7 @@ static void test_a_failure_in_the_middle_is_told(void **state) {
     fails_at = 2;
     assert_int_equal(both_ways(&s), PGD_INTERNAL);
     assert_int_equal(atomic_load(&s.q->fault), PGD_INTERNAL);
-    close_setup(&s);
+    product_close(&s);
 }
 
 static void test_what_is_not_the_librarys(void **state) {
@@ -335,7 +290,7 @@ static void test_what_is_not_the_librarys(void **state) {
     assert_int_equal(both_ways(&s), PGD_OK);
     s.head.n_tokens = LIVE;
     memcpy(s.memory->memory, &s.head, sizeof(s.head));
-    s.args.bias = tensor(s.memory, 3 << 20, PGD_F32, 1, 100);
+    s.args.bias = product_tensor(s.memory, PRODUCT_BIAS, PGD_F32, 1, 100);
     s.args.bias.rank = 1;
     s.args.bias.shape[0] = 100;
     s.args.bias.stride[0] = 1;
@@ -350,7 +305,7 @@ static void test_what_is_not_the_librarys(void **state) {
     s.args.alpha = 1.0f; // and the same without all that is
     assert_int_equal(both_ways(&s), PGD_OK);
     assert_int_equal(n_made, 1);
-    close_setup(&s);
+    product_close(&s);
 }
 
 static void test_scratch_is_planned(void **state) {
@@ -361,7 +316,7 @@ static void test_scratch_is_planned(void **state) {
     assert_int_equal(run(&s), PGD_OK);
     s.x.scratch.bytes--;
     assert_int_equal(run(&s), PGD_INVALID);
-    close_setup(&s);
+    product_close(&s);
 }
 
 // A driver's graph has the own kernels for any count; steps for the library go through the list.
@@ -384,7 +339,7 @@ static void test_recorded_steps(void **state) {
     assert_int_equal(n_graph_launches, 1);
     assert_int_equal(n_made, 1);
     gpu_graph_table.destroy(&s.d, g);
-    close_setup(&s);
+    product_close(&s);
 }
 
 int main(void) {

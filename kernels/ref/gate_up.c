@@ -7,6 +7,17 @@ typedef struct parts {
     pgd_act_mul_args act;
 } parts;
 
+pgd_act_mul_args pgd_ref_act_mul_of(const pgd_gate_up_args *a) {
+    return (pgd_act_mul_args){.size = sizeof(pgd_act_mul_args),
+                              .rows = a->rows,
+                              .batch = a->batch,
+                              .x = a->tmp,
+                              .out = a->out,
+                              .act = a->act,
+                              .act_alpha = a->act_alpha,
+                              .act_limit = a->act_limit};
+}
+
 static void split(const pgd_gate_up_args *a, parts *p) {
     p->norm = (pgd_rmsnorm_args){.size = sizeof(p->norm),
                                  .rows = a->rows,
@@ -23,14 +34,7 @@ static void split(const pgd_gate_up_args *a, parts *p) {
                               .y = a->tmp,
                               .bias = a->bias,
                               .x_scale = a->x_scale};
-    p->act = (pgd_act_mul_args){.size = sizeof(p->act),
-                                .rows = a->rows,
-                                .batch = a->batch,
-                                .x = a->tmp,
-                                .out = a->out,
-                                .act = a->act,
-                                .act_alpha = a->act_alpha,
-                                .act_limit = a->act_limit};
+    p->act = pgd_ref_act_mul_of(a);
 }
 
 pgd_status pgd_ref_check_gate_up(const pgd_exec *x, const pgd_gate_up_args *args) {

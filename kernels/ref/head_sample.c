@@ -8,6 +8,18 @@ typedef struct parts {
     pgd_sample_args sample;
 } parts;
 
+pgd_sample_args pgd_ref_sample_of(const pgd_head_sample_args *a) {
+    return (pgd_sample_args){.size = sizeof(pgd_sample_args),
+                             .rows = a->rows,
+                             .batch = a->batch,
+                             .logits = a->logits,
+                             .ids = a->ids,
+                             .logprobs = a->logprobs,
+                             .top_ids = a->top_ids,
+                             .state = a->state,
+                             .ranks = a->ranks};
+}
+
 static void split(const pgd_head_sample_args *a, parts *p) {
     p->norm = (pgd_rmsnorm_args){.size = sizeof(p->norm),
                                  .rows = a->rows,
@@ -22,15 +34,7 @@ static void split(const pgd_head_sample_args *a, parts *p) {
                               .w = a->w,
                               .x = a->norm_w.rank != 0 ? a->normed : a->x,
                               .y = a->logits};
-    p->sample = (pgd_sample_args){.size = sizeof(p->sample),
-                                  .rows = a->rows,
-                                  .batch = a->batch,
-                                  .logits = a->logits,
-                                  .ids = a->ids,
-                                  .logprobs = a->logprobs,
-                                  .top_ids = a->top_ids,
-                                  .state = a->state,
-                                  .ranks = a->ranks};
+    p->sample = pgd_ref_sample_of(a);
 }
 
 pgd_status pgd_ref_check_head_sample(const pgd_exec *x, const pgd_head_sample_args *args) {

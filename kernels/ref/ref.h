@@ -96,6 +96,10 @@ void pgd_ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t o
 PGD_OP_LIST(PGD_REF_DECLARE)
 #undef PGD_REF_DECLARE
 
+// The last parts of fused ops as args of their own.
+pgd_act_mul_args pgd_ref_act_mul_of(const pgd_gate_up_args *a);
+pgd_sample_args pgd_ref_sample_of(const pgd_head_sample_args *a);
+
 // All of them as a table.
 const pgd_ops *pgd_ref_ops(void);
 

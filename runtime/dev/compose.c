@@ -56,16 +56,7 @@ static pgd_status composed_gate_up(const pgd_exec *x, const pgd_gate_up_args *a)
         .bias = a->bias,
         .x_scale = a->x_scale,
     };
-    pgd_act_mul_args act = {
-        .size = sizeof(act),
-        .rows = a->rows,
-        .batch = a->batch,
-        .x = a->tmp,
-        .out = a->out,
-        .act = a->act,
-        .act_alpha = a->act_alpha,
-        .act_limit = a->act_limit,
-    };
+    const pgd_act_mul_args act = pgd_ref_act_mul_of(a);
     PGD_TRY(norm_first(x, a->rows, a->batch, &a->x, &a->norm_w, &a->normed, a->eps, &gemm.x));
     PGD_TRY(x->dev->ops->gemm(x, &gemm));
     return x->dev->ops->act_mul(x, &act);
@@ -83,17 +74,7 @@ static pgd_status composed_head_sample(const pgd_exec *x, const pgd_head_sample_
         .w = a->w,
         .y = a->logits,
     };
-    pgd_sample_args sample = {
-        .size = sizeof(sample),
-        .rows = a->rows,
-        .batch = a->batch,
-        .logits = a->logits,
-        .ids = a->ids,
-        .logprobs = a->logprobs,
-        .top_ids = a->top_ids,
-        .state = a->state,
-        .ranks = a->ranks,
-    };
+    const pgd_sample_args sample = pgd_ref_sample_of(a);
     PGD_TRY(norm_first(x, a->rows, a->batch, &a->x, &a->norm_w, &a->normed, a->eps, &gemm.x));
     PGD_TRY(x->dev->ops->gemm(x, &gemm));
     PGD_TRY(x->dev->ops->sample(x, &sample));

@@ -13,8 +13,8 @@
 #include "dev/batch.h"
 #include "dev/inner.h"
 
-#include "base/fail.h"
 #include "base/mem.h"
+#include "base/test_ok.h"
 
 enum {
     T = 9, // rows at most
@@ -30,14 +30,6 @@ enum {
     BLOCKS = 7,
     ARENA = 1 << 16,
 };
-
-#define OK(call)                                           \
-    do {                                                   \
-        pgd_status ok_ = (call);                           \
-        if (ok_ != PGD_OK) {                               \
-            fail_msg("%s: %s", #call, pgd_fail_text(ok_)); \
-        }                                                  \
-    } while (0)
 
 // The same tensors twice: in host memory for the reference, in a buffer of the device.
 typedef struct world {

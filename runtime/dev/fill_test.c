@@ -9,16 +9,8 @@
 
 #include "dev/inner.h"
 
-#include "base/fail.h"
 #include "base/mem.h"
-
-#define OK(call)                                           \
-    do {                                                   \
-        pgd_status ok_ = (call);                           \
-        if (ok_ != PGD_OK) {                               \
-            fail_msg("%s: %s", #call, pgd_fail_text(ok_)); \
-        }                                                  \
-    } while (0)
+#include "base/test_ok.h"
 
 typedef struct rig {
     pgd_dev *dev;

@@ -12,14 +12,6 @@ static pgd_status text_of(render *r, const value *v, pgd_str *out) {
     return PGD_OK;
 }
 
-static pgd_status finish(render *r, pgd_text *t, pgd_status status, value *out) {
-    if (status != PGD_OK) {
-        pgd_text_free(t);
-        return status;
-    }
-    return pgd_text_template_take(r, t, out);
-}
-
 // ---- text --------------------------------------------------------------------------------------
 
 static pgd_status f_trim(render *r, const value *v, const call_args *args, value *out) {
@@ -80,7 +72,7 @@ static pgd_status f_escape(render *r, const value *v, const call_args *args, val
     pgd_text t = {0};
     (void)args;
     PGD_TRY(text_of(r, v, &s));
-    return finish(r, &t, add_escaped(s, &t), out);
+    return pgd_text_template_finish(r, &t, add_escaped(s, &t), out);
 }
 
 static pgd_status add_indented(const list *lines, pgd_str pad, int32_t first, int32_t blank,
@@ -119,11 +111,11 @@ static pgd_status f_indent(render *r, const value *v, const call_args *args, val
         PGD_TRY(pgd_text_template_append(r, &lines, pgd_text_template_str(PGD_STR(""))));
     }
     pgd_text t = {0};
-    return finish(r, &t,
-                  add_indented(lines.list, pad.str,
-                               first != NULL && pgd_text_template_is_true(first),
-                               blank != NULL && pgd_text_template_is_true(blank), &t),
-                  out);
+    return pgd_text_template_finish(
+        r, &t,
+        add_indented(lines.list, pad.str, first != NULL && pgd_text_template_is_true(first),
+                     blank != NULL && pgd_text_template_is_true(blank), &t),
+        out);
 }
 
 static pgd_status f_wordcount(render *r, const value *v, const call_args *args, value *out) {
@@ -178,7 +170,7 @@ static pgd_status f_tojson(render *r, const value *v, const call_args *args, val
     json_style style = {0};
     pgd_text t = {0};
     PGD_TRY(read_json_style(r, args, &style));
-    return finish(r, &t, pgd_text_template_to_json(r, v, &style, 0, &t), out);
+    return pgd_text_template_finish(r, &t, pgd_text_template_to_json(r, v, &style, 0, &t), out);
 }
 
 // ---- numbers -----------------------------------------------------------------------------------

@@ -240,6 +240,9 @@ value pgd_text_template_str(pgd_str s); // a view; bytes live as long as the ren
 value pgd_text_template_undefined(pgd_str name);
 // Takes the text of t into the arena and frees t.
 pgd_status pgd_text_template_take(render *r, pgd_text *t, value *out) PGD_MUST_USE;
+// The same when making the text ended well; else frees t and gives that status.
+pgd_status pgd_text_template_finish(render *r, pgd_text *t, pgd_status status,
+                                    value *out) PGD_MUST_USE;
 pgd_status pgd_text_template_copy(render *r, pgd_str s, value *out) PGD_MUST_USE;
 pgd_status pgd_text_template_new_list(render *r, size_t cap, value_kind kind,
                                       value *out) PGD_MUST_USE;

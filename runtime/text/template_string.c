@@ -78,17 +78,9 @@ static pgd_status add_case(pgd_str s, int32_t how, pgd_text *t) {
     return PGD_OK;
 }
 
-static pgd_status finish(render *r, pgd_text *t, pgd_status status, value *out) {
-    if (status != PGD_OK) {
-        pgd_text_free(t);
-        return status;
-    }
-    return pgd_text_template_take(r, t, out);
-}
-
 pgd_status pgd_text_template_case(render *r, pgd_str s, int32_t how, value *out) {
     pgd_text t = {0};
-    return finish(r, &t, add_case(s, how, &t), out);
+    return pgd_text_template_finish(r, &t, add_case(s, how, &t), out);
 }
 
 // ---- search, replace, split --------------------------------------------------------------------
@@ -151,7 +143,7 @@ pgd_status pgd_text_template_replace(render *r, pgd_str s, pgd_str from, pgd_str
                                      value *out) {
     PGD_TRY(pgd_text_template_steps(r, s.len / 64));
     pgd_text t = {0};
-    return finish(r, &t, add_replaced(s, from, to, max, &t), out);
+    return pgd_text_template_finish(r, &t, add_replaced(s, from, to, max, &t), out);
 }
 
 static pgd_status add_piece(render *r, value *out, const char *from, const char *to) {
@@ -409,5 +401,5 @@ static pgd_status add_format(render *r, pgd_str format, const value *items, size
 pgd_status pgd_text_template_format(render *r, pgd_str format, const value *items, size_t n,
                                     int32_t spare, value *out) {
     pgd_text t = {0};
-    return finish(r, &t, add_format(r, format, items, n, spare, &t), out);
+    return pgd_text_template_finish(r, &t, add_format(r, format, items, n, spare, &t), out);
 }

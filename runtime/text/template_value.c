@@ -73,6 +73,14 @@ pgd_status pgd_text_template_take(render *r, pgd_text *t, value *out) {
     return status;
 }
 
+pgd_status pgd_text_template_finish(render *r, pgd_text *t, pgd_status status, value *out) {
+    if (status != PGD_OK) {
+        pgd_text_free(t);
+        return status;
+    }
+    return pgd_text_template_take(r, t, out);
+}
+
 pgd_status pgd_text_template_new_list(render *r, size_t cap, value_kind kind, value *out) {
     void *made = NULL;
     void *items = NULL;

@@ -10,15 +10,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "base/test_ok.h"
 #include "dev/dev.h"
-
-#define OK(call)                                           \
-    do {                                                   \
-        pgd_status ok_ = (call);                           \
-        if (ok_ != PGD_OK) {                               \
-            fail_msg("%s: %s", #call, pgd_fail_text(ok_)); \
-        }                                                  \
-    } while (0)
 
 static pgd_dev_registry *open_folder(const char *folder) {
     const pgd_dev_search search = {

@@ -12,17 +12,9 @@
 
 #include <cmocka.h>
 
-#include "base/fail.h"
 #include "base/log.h"
+#include "base/test_ok.h"
 #include "dev/dev.h"
-
-#define OK(call)                                           \
-    do {                                                   \
-        pgd_status ok_ = (call);                           \
-        if (ok_ != PGD_OK) {                               \
-            fail_msg("%s: %s", #call, pgd_fail_text(ok_)); \
-        }                                                  \
-    } while (0)
 
 #define TINY PGD_TEST_SOURCE_DIR "/tests/golden/models/llama-default"
 
