@@ -19,10 +19,11 @@ typedef struct holder {
     pgd_kv_hash hashes[CAP];
 } holder;
 
-// Blocks of 4 tokens; windows [n_groups], 0 = full.
-static pgd_kv_cache *make(int32_t n_blocks, int32_t n_groups, const int32_t *windows) {
+// windows [n_groups], 0 = full.
+static pgd_kv_cache *make_sized(int32_t n_blocks, int32_t block_tokens, int32_t n_groups,
+                                const int32_t *windows) {
     pgd_kv_cache_config config = {.num_blocks = n_blocks,
-                                  .block_size = 4,
+                                  .block_size = block_tokens,
                                   .n_groups = n_groups,
                                   .max_num_batched_tokens = 12,
                                   .max_model_len = 64};
@@ -32,6 +33,10 @@ static pgd_kv_cache *make(int32_t n_blocks, int32_t n_groups, const int32_t *win
     pgd_kv_cache *c = NULL;
     assert_int_equal(pgd_kv_cache_create(&config, &c), PGD_OK);
     return c;
+}
+
+static pgd_kv_cache *make(int32_t n_blocks, int32_t n_groups, const int32_t *windows) {
+    return make_sized(n_blocks, 4, n_groups, windows);
 }
 
 // A sequence of n tokens, the k-th of them `first` + k.
@@ -104,20 +109,29 @@ static void test_who_may_not_read_still_writes(void **state) {
     pgd_kv_cache *c = make(40, 0, NULL);
     holder a;
     holder b;
+    for (int32_t i = 0; i < 2; i++) {
+        start(&a, 100, 9);
+        a.seq.skip_cache = 1;
+        assert_int_equal(enter(c, &a), 0);
+        start(&b, 100, 9);
+        assert_int_equal(pgd_kv_cache_match(c, &b.seq), 8);
+        assert_int_equal(b.blocks[0], 1); // of the one that was first
+    }
+    assert_int_equal(a.blocks[0], 4);
+    assert_int_equal(pgd_kv_cache_reset(c), 0); // blocks are held
+    assert_int_equal(pgd_kv_cache_match(c, &b.seq), 8);
+    pgd_kv_cache_destroy(c);
+}
+
+static void test_a_reset_forgets(void **state) {
+    (void)state;
+    pgd_kv_cache *c = make(40, 0, NULL);
+    holder a;
     start(&a, 100, 9);
     (void)enter(c, &a);
-    start(&b, 100, 9);
-    b.seq.skip_cache = 1;
-    assert_int_equal(enter(c, &b), 0);
-    CHECK_TABLE(&b, 0, 4, 5, 6);
     pgd_kv_cache_give(c, &a.seq);
-    assert_int_equal(pgd_kv_cache_reset(c), 0); // b holds
-    pgd_kv_cache_forget(c, &a.seq, 0);
-    start(&a, 100, 9);
     assert_int_equal(pgd_kv_cache_match(c, &a.seq), 8);
-    pgd_kv_cache_give(c, &b.seq);
     assert_int_equal(pgd_kv_cache_reset(c), 1);
-    start(&a, 100, 9);
     assert_int_equal(pgd_kv_cache_match(c, &a.seq), 0);
     pgd_kv_cache_destroy(c);
 }
@@ -262,22 +276,40 @@ static void test_blocks_leave_the_window(void **state) {
     pgd_kv_cache_destroy(c);
 }
 
+// Blocks of one token: the first leaves as soon as as many as the window are computed.
+static void test_small_blocks_leave_one_by_one(void **state) {
+    (void)state;
+    static const int32_t windows[] = {3};
+    pgd_kv_cache *c = make_sized(20, 1, 1, windows);
+    holder a;
+    start(&a, 100, 2);
+    (void)enter(c, &a);
+    for (int32_t n = 2; n < 9; n++) {
+        a.seq.computed = n;
+        assert_int_equal(pgd_kv_cache_grow(c, &a.seq, 1), 1); // sees n - 2 to n
+        for (int32_t i = 0; i <= n; i++) {
+            assert_int_equal(a.blocks[i] != 0, i >= n - 2);
+        }
+    }
+    pgd_kv_cache_destroy(c);
+}
+
 // What leaves the window serves the step's own blocks; a step takes blocks for every group or none.
 static void test_what_left_the_window_is_there_for_the_step(void **state) {
     (void)state;
     static const int32_t windows[] = {4, 4};
-    pgd_kv_cache *c = make(5, 2, windows); // 4 blocks
+    pgd_kv_cache *c = make(6, 2, windows); // 5 blocks
     holder a;
     start(&a, 100, 7);
     (void)enter(c, &a); // two in each group
-    assert_int_equal(free_blocks(c), 0);
+    assert_int_equal(free_blocks(c), 1);
     assert_int_equal(pgd_kv_cache_grow(c, &a.seq, 1), 1);
     a.seq.computed = 8; // sees 5: block 0 of both leaves
     assert_int_equal(pgd_kv_cache_grow(c, &a.seq, 1), 1);
     assert_int_equal(a.seq.n_blocks, 3);
-    assert_int_equal(free_blocks(c), 0);
+    assert_int_equal(free_blocks(c), 1);
     a.seq.computed = 9;
-    assert_int_equal(pgd_kv_cache_grow(c, &a.seq, 4), 0); // needs two, has none
+    assert_int_equal(pgd_kv_cache_grow(c, &a.seq, 4), 0); // one for each group, one there is
     assert_int_equal(a.seq.n_blocks, 3);
     pgd_kv_cache_destroy(c);
 }
@@ -398,11 +430,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_hit_leaves_a_token_to_compute),
         cmocka_unit_test(test_who_may_not_read_still_writes),
+        cmocka_unit_test(test_a_reset_forgets),
         cmocka_unit_test(test_what_names_a_block),
         cmocka_unit_test(test_content_is_found_from_its_allocation_on),
         cmocka_unit_test(test_a_refusal_changes_nothing),
         cmocka_unit_test(test_held_hits_are_free),
         cmocka_unit_test(test_blocks_leave_the_window),
+        cmocka_unit_test(test_small_blocks_leave_one_by_one),
         cmocka_unit_test(test_what_left_the_window_is_there_for_the_step),
         cmocka_unit_test(test_what_a_window_needs),
         cmocka_unit_test(test_hits_of_windows),

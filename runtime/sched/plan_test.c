@@ -164,8 +164,10 @@ static void test_a_block_that_was_only_planned_leaves_the_map(void **state) {
     assert_ptr_equal(b->step.preempted[0], a);
     assert_int_equal(b->step.n_rows, 1);
     assert_ptr_equal(b->rows[0].seq, c);
-    assert_int_equal(c->blocks[2], second); // without content, so it was at the head
-    assert_int_equal(c->n_blocks, 3);
+    assert_int_equal(c->blocks[2], second); // without content: nothing was evicted for it
+    int32_t n_evicted = 0;
+    (void)pgd_kv_pool_evicted(b->pool, &n_evicted);
+    assert_int_equal(n_evicted, 0);
     tear_down(b);
 }
 
@@ -209,20 +211,20 @@ static void test_streams_do_not_wait_for_the_room_of_prompts(void **state) {
 
 static void test_a_preemption_bars_admission_in_its_step(void **state) {
     (void)state;
-    bench *b = set_up(5, 4, plain); // 4 blocks
-    (void)add(b, 0, 7, 3);
-    pgd_seq *c = add(b, 1, 7, 4);
+    bench *b = set_up_priority(5); // 4 blocks
+    pgd_seq *a = add_ranked(b, 0, 7, 0, 0.0);
+    pgd_seq *c = add_ranked(b, 1, 7, 9, 0.0);
     run_step(b);
     run_step(b);
-    pgd_seq *d = add(b, 2, 1, 1);
-    run_step(b); // c goes; d would fit
-    assert_int_equal(b->step.n_preempted, 1);
+    pgd_seq *d = add_ranked(b, 2, 1, 5, 0.0);
+    run_step(b); // c goes; d would fit and is the head of the queue
+    check_list(pgd_sched_running(b->sched), (pgd_seq *const[]){a}, 1);
+    check_list(pgd_sched_waiting(b->sched), (pgd_seq *const[]){d, c}, 2);
     assert_int_equal(b->step.n_admitted, 0);
-    assert_int_equal(pgd_kv_pool_free_count(b->pool), 4); // the first one has ended
-    check_list(pgd_sched_waiting(b->sched), (pgd_seq *const[]){c, d}, 2);
+    assert_int_equal(pgd_kv_pool_free_count(b->pool), 1);
     run_step(b);
-    assert_int_equal(b->step.n_resumed, 1);
     assert_int_equal(b->step.n_admitted, 1);
+    assert_int_equal(d->state, PGD_SEQ_RUNNING);
     tear_down(b);
 }
 
@@ -389,7 +391,7 @@ static void test_statistics_count_a_request_once(void **state) {
     (void)state;
     bench *b = set_up(100, 4, plain);
     const pgd_sched_stats *stats = pgd_sched_get_stats(b->sched);
-    (void)add(b, 0, 9, 40);
+    pgd_seq *a = add(b, 0, 9, 40);
     run_step(b);
     pgd_seq *c = add_like(b, 1, 0, 9);
     pgd_seq *d = make_seq(b, 2, 9, 40);
@@ -402,10 +404,11 @@ static void test_statistics_count_a_request_once(void **state) {
     assert_int_equal(stats->n_lookups, 2);
     assert_int_equal(stats->n_asked, 18);
     assert_int_equal(stats->n_hit, 8);
-    assert_int_equal(pgd_sched_reset_cache(b->sched, 1), 1);
+    pgd_sched_requeue(b->sched);
     run_step(b);
     assert_int_equal(b->step.n_resumed, 3);
-    assert_int_equal(c->cached_tokens, 8); // of the first admission
+    assert_int_equal(b->rows[0].start, 8); // found this time ...
+    assert_int_equal(a->cached_tokens, 0); // ... and not at the first admission
     assert_int_equal(stats->n_lookups, 2);
     assert_int_equal(stats->n_asked, 18);
     assert_int_equal(stats->n_hit, 8);
