@@ -1,6 +1,7 @@
 // The scheduler over hand-made sequences: rows and their order, slots, cancel, discard, errors.
 // Who is preempted and admitted is in plan_test.c; what it decides step by step in
 // tests/simulate/cases; random traces are in property_test.c.
+#include "sched/inner.h"
 #include "sched/test_bench.h"
 
 static void test_prompt_is_cut_to_the_budget(void **state) {
@@ -196,6 +197,7 @@ static void test_cancelled_is_taken_out_at_the_next_plan(void **state) {
     pgd_sched_cancel(b->sched, c);
     pgd_sched_plan(b->sched, &b->step);
     assert_int_equal(b->step.n_finished, 2);
+    assert_int_equal(b->sched->n_cancelled, 0); // nobody is looked for any more
     assert_int_equal(a->finish, PGD_FINISH_ABORT);
     assert_int_equal(b->step.n_rows, 0);
     assert_int_equal(pgd_kv_pool_free_count(b->pool), 99);
@@ -282,9 +284,31 @@ static void test_discarded_rows_leave_the_cache(void **state) {
     tear_down(b);
 }
 
-static void test_a_reset_lists_what_it_preempts(void **state) {
+// ... and the log probabilities of the prompt are made again.
+static void test_discarded_scores_are_made_again(void **state) {
     (void)state;
     bench *b = set_up(100, 4, plain);
+    pgd_seq *a = make_seq(b, 0, 9, 2);
+    a->scores_prompt = a->skip_cache = 1;
+    a->n_scored = 1;
+    assert_int_equal(pgd_sched_add(b->sched, a), PGD_OK);
+    for (int32_t i = 0; i < 2; i++) {
+        pgd_sched_plan(b->sched, &b->step);
+        assert_int_equal(b->rows[0].scored, 1);
+        assert_int_equal(b->rows[0].n_scored, 8);
+        assert_int_equal(a->n_scored, 9);
+        pgd_sched_discard(b->sched, &b->step);
+        assert_int_equal(a->n_scored, 1);
+        pgd_sched_requeue(b->sched);
+    }
+    tear_down(b);
+}
+
+static void test_a_reset_lists_what_it_preempts(void **state) {
+    (void)state;
+    pgd_sched_config config = plain;
+    config.max_num_seqs = 2; // so their places are needed again
+    bench *b = set_up(100, 4, config);
     pgd_seq *a = add(b, 0, 5, 9);
     pgd_seq *c = add(b, 1, 5, 9);
     run_step(b);
@@ -357,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_sizes_are_refused),
         cmocka_unit_test(test_turns_name_rows_in_the_order_of_scheduling),
         cmocka_unit_test(test_discarded_rows_leave_the_cache),
+        cmocka_unit_test(test_discarded_scores_are_made_again),
         cmocka_unit_test(test_a_reset_lists_what_it_preempts),
         cmocka_unit_test(test_a_step_allocates_nothing),
         cmocka_unit_test(test_failed_allocations_leak_nothing),
