@@ -245,8 +245,8 @@ static void exp_of_tops(const draw *d, float most, float *out) {
     row->k->f32_exp(out, out, row->blocks);
 }
 
-// Finds the floor among `near`, the tokens from p->low on, if what lies below them cannot be so much
-// that it mattered which bin it is in.
+// Finds the floor among the tokens from p.low on, if what lies below them cannot be so much that it
+// is open which bin it is in.
 static bool few_below(draw *d, part p, uint64_t share) {
     float e[CPU_SAMPLE_BLOCKS];
     const draw before = *d;
@@ -263,7 +263,8 @@ static bool few_below(draw *d, part p, uint64_t share) {
     return false;
 }
 
-// The same when what lies below is summed in f32: off by 2^-18 of it and the rounding of each token.
+// The same when what lies below is summed in f32: off by 2^-18 of it and by the rounding of each
+// token.
 static void sum_below(draw *d, part p, uint64_t share) {
     const cpu_row *row = d->row;
     const double tail =

@@ -2,8 +2,8 @@
 //
 //   step_bench null MODEL         host time of a decode step with a device that computes nothing
 //   step_bench cached MODEL       an answer behind 2,000 cached tokens against a step of 16 rows
-//   step_bench caching MODEL      prefix caching where nothing is ever found: what planning the same
-//                                 requests costs with and without it, beside their time in the engine
+//   step_bench caching MODEL      prefix caching where nothing is ever found: planning the same
+//                                 requests with and without it, beside their time in the engine
 //   step_bench layers MODEL       a call and a step with and without layers around the device
 //
 // Each figure is the best of several runs, so that a busy machine does not speak in it.
