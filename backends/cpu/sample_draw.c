@@ -6,8 +6,9 @@
 //   top_p    the masses of what is left fall into 1024 bins by their keys; the bin in which the
 //            share to drop ends is cut into 1024 again, until its keys are one. What weighs less
 //            than 2^-40 has no mass and is not looked at. Of many tokens the masses are rough ones
-//            first, and what is far from the best is summed in f32: that leaves a doubt about a
-//            few of them, and only if one of these wins the race exact masses are taken
+//            first, and what is far from the best is at most so many times the largest of its
+//            block, or is summed in f32 where that is too much: that leaves a doubt about a few of
+//            them, and only if one of these wins the race exact masses are taken
 //   race     64 tokens at a time; those that may win by a cheap bound are computed. The best token
 //            runs first: blocks that could not win against it with the loudest noise are left out
 //
@@ -162,9 +163,9 @@ static int64_t room_of(uint64_t sum, double tail, uint64_t share) {
 typedef struct part {
     cpu_live live;
     float low;
-    bool rough;  // by rough masses first
-    double tail; // mass of what is below low; 0 = nothing, else off by 2^-18 of it and the rounding
-                 // of each token
+    bool rough;        // by rough masses first
+    double tail_least; // mass of what is below low is between these, 0 = nothing
+    double tail_most;
 } part;
 
 // The least and the most that may be dropped of the part, whose masses fall into these bins. The
@@ -172,10 +173,9 @@ typedef struct part {
 // what is taken off it.
 static void room_in(const part *p, int64_t n, uint64_t sum, uint64_t share, int64_t *least,
                     int64_t *most) {
-    const double off = p->tail > 0 ? p->tail * 0x1p-17 + (double)n : 0;
     const int64_t wide = p->rough ? (int64_t)(sum >> 16) + n * 2050 : 0;
-    *most = room_of(sum, p->tail > off ? p->tail - off : 0, share) + wide;
-    *least = room_of(sum, p->tail + off, share) - wide;
+    *most = room_of(sum, p->tail_least, share) + wide;
+    *least = room_of(sum, p->tail_most, share) - wide;
 }
 
 static void take_bins(const draw *d, cpu_live live, const pgd_cpu_span *s, bool rough,
@@ -194,8 +194,9 @@ static void settle(draw *d, float low, uint32_t last) {
     d->sure = cpu_value_of(last);
 }
 
-// Finds the floor in a part, or, where tail or masses are not exact, values between which it is.
-static void floor_among(draw *d, const part *p, uint64_t share) {
+// Finds the floor in a part, or, where tail or masses are not exact, values between which it is:
+// true when these are of one bin.
+static bool floor_among(draw *d, const part *p, uint64_t share) {
     const cpu_row *row = d->row;
     cpu_live live = p->live;
     pgd_cpu_span s = lines_of(d, p->low);
@@ -221,11 +222,11 @@ static void floor_among(draw *d, const part *p, uint64_t share) {
         if (below || low != bin) {
             (void)bin_keys(&s, low, &first);
             settle(d, below ? d->floor : cpu_value_of(first), last);
-            return;
+            return false;
         }
         if (first >= last || mass[bin] < enough) {
             settle(d, cpu_value_of(first), last);
-            return;
+            return true;
         }
         s = span_of(first, last);
         live.n = row->k->f32_keep(live.v, live.n, cpu_value_of(s.first), cpu_value_of(s.last),
@@ -234,30 +235,70 @@ static void floor_among(draw *d, const part *p, uint64_t share) {
     }
 }
 
+// e^d of the largest of each block, or of `most` where that is larger.
+static void exp_of_tops(const draw *d, float most, float *out) {
+    const cpu_row *row = d->row;
+    const float inverse = (float)d->inverse;
+    for (int64_t b = 0; b < row->blocks; b++) {
+        out[b] = ((row->top[b] > most ? most : row->top[b]) - row->max) * inverse;
+    }
+    row->k->f32_exp(out, out, row->blocks);
+}
+
+// Finds the floor among the tokens from p.low on, if what lies below them cannot be so much that it
+// is open which bin it is in.
+static bool few_below(draw *d, part p, uint64_t share) {
+    float e[CPU_SAMPLE_BLOCKS];
+    const draw before = *d;
+    double sum = 0;
+    exp_of_tops(d, p.low, e);
+    for (int64_t b = 0; b < d->row->blocks; b++) {
+        sum += (double)e[b];
+    }
+    p.tail_most = sum * (double)d->row->block * 1.001 * 0x1p+40;
+    if (p.tail_most < 0x1p+50 && floor_among(d, &p, share)) {
+        return true;
+    }
+    *d = before;
+    return false;
+}
+
+// The same when what lies below is summed in f32: off by 2^-18 of it and by the rounding of each
+// token.
+static void sum_below(draw *d, part p, uint64_t share) {
+    const cpu_row *row = d->row;
+    const double tail =
+        0x1p+40 * row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse, d->floor, p.low);
+    const double off = tail * 0x1p-17 + (double)row->n;
+    p.tail_least = tail > off ? tail - off : 0;
+    p.tail_most = tail + off;
+    (void)floor_among(d, &p, share);
+}
+
 // Raises the floor above the largest logit up to which the mass stays within the share to drop,
 // never above the largest one. Unless it has to be exact, of many tokens with mass the far ones are
-// summed in f32, or all are rough.
+// estimated, or all are rough.
 static void keep_top_p(draw *d, float top_p, bool exact) {
     const cpu_row *row = d->row;
     const uint64_t share = (UINT64_C(1) << 24) - (uint64_t)((double)top_p * 0x1p+24);
     const float low = far_floor(d, W_NONE);
     const float near = far_floor(d, W_NEAR);
-    part p = {.low = low};
+    part p = {.low = near};
     if (!exact && near > low && row->k->f32_count_ge(row->top, row->blocks, low) > FEW_BLOCKS) {
         p.live = cpu_row_live(row, near);
         if (p.live.v != row->v) {
-            const double rest =
-                row->k->f32_exp_sum(row->v, row->n, row->max, (float)d->inverse, d->floor, near);
-            p.tail = rest * 0x1p+40;
-            p.low = near;
-            floor_among(d, &p, share);
+            if (!few_below(d, p, share)) {
+                p.live = cpu_row_live(row, near); // the list was cut
+                sum_below(d, p, share);
+            }
             return;
         }
     }
+    p.low = low;
     p.live = cpu_row_live(row, low);
     p.rough = !exact && p.live.n > FEW_TOKENS && isfinite(low) && isfinite(row->max) &&
               isfinite((float)d->inverse);
-    floor_among(d, &p, share);
+    (void)floor_among(d, &p, share);
 }
 
 // ---- the race ----------------------------------------------------------------------------------
@@ -297,16 +338,6 @@ static void run_step(const draw *d, int64_t start, const uint32_t *words, leader
     }
 }
 
-// e^d of the largest of each block: how far its noise has to reach.
-static void find_reach(const draw *d, float *reach) {
-    const cpu_row *row = d->row;
-    const float inverse = (float)d->inverse;
-    for (int64_t b = 0; b < row->blocks; b++) {
-        reach[b] = (row->top[b] - row->max) * inverse;
-    }
-    row->k->f32_exp(reach, reach, row->blocks);
-}
-
 // Whether the loudest of 64 words may win at the distance of `reach`; see f32_race_64.
 static bool may_win(uint32_t loudest, float reach) {
     return !((float)(int32_t)(~loudest >> 1) * 0x1p-31f > reach);
@@ -322,7 +353,7 @@ static int32_t race(draw *d, uint64_t seed, uint64_t position) {
     row->k->u32_philox_64(counter, key, (uint32_t)(row->best / 4), words);
     run(d, (int32_t)row->best, words[row->best % 4], &best);
     d->floor = far_floor(d, best.mark - LOUDEST);
-    find_reach(d, reach);
+    exp_of_tops(d, INFINITY, reach); // how far the noise has to reach
     for (int64_t b = 0; b < row->blocks; b++) {
         const int64_t end = cpu_min(row->n, (b + 1) * row->block);
         if (!(row->top[b] >= d->floor)) {

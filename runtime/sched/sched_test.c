@@ -1,89 +1,8 @@
 // The scheduler over hand-made sequences: rows and their order, slots, cancel, discard, errors.
-// What it decides step by step is in tests/simulate/cases; random traces are in property_test.c.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "base/mem.h"
-#include "sched/sched.h"
-
-#define N_SEQS 24
-#define CAP    256
-
-typedef struct bench {
-    pgd_kv_cache *cache;
-    pgd_kv_pool *pool;
-    pgd_sched *sched;
-    pgd_step step;
-    pgd_step_row rows[N_SEQS];
-    pgd_kv_hash hashes[N_SEQS][CAP];
-    pgd_seq seqs[N_SEQS];
-    int32_t tokens[N_SEQS][CAP];
-    int32_t blocks[N_SEQS][CAP];
-} bench;
-
-static bench *set_up(int32_t n_blocks, int32_t block_tokens, pgd_sched_config config) {
-    bench *b = pgd_mem_alloc(1, sizeof(*b));
-    assert_non_null(b);
-    const pgd_kv_cache_config cache = {.num_blocks = n_blocks,
-                                       .block_size = block_tokens,
-                                       .max_num_batched_tokens = config.max_num_batched_tokens,
-                                       .max_model_len = config.max_model_len};
-    assert_int_equal(pgd_kv_cache_create(&cache, &b->cache), PGD_OK);
-    b->pool = pgd_kv_cache_pool(b->cache);
-    assert_int_equal(pgd_sched_create(&config, b->cache, &b->sched), PGD_OK);
-    b->step.rows = b->rows;
-    b->step.cap_rows = N_SEQS;
-    return b;
-}
-
-static void tear_down(bench *b) {
-    pgd_sched_destroy(b->sched);
-    pgd_kv_cache_destroy(b->cache);
-    pgd_mem_free(b);
-}
-
-static pgd_seq *make_seq(bench *b, int32_t i, int32_t n_prompt, int32_t max_tokens) {
-    pgd_seq *seq = &b->seqs[i];
-    *seq = (pgd_seq){.tokens = b->tokens[i],
-                     .n_prompt = n_prompt,
-                     .n_tokens = n_prompt,
-                     .cap_tokens = n_prompt + max_tokens,
-                     .blocks = b->blocks[i],
-                     .hashes = b->hashes[i],
-                     .cap_blocks = CAP};
-    for (int32_t k = 0; k < CAP; k++) {
-        b->tokens[i][k] = 1000 * i + k;
-    }
-    return seq;
-}
-
-static pgd_seq *add(bench *b, int32_t i, int32_t n_prompt, int32_t max_tokens) {
-    pgd_seq *seq = make_seq(b, i, n_prompt, max_tokens);
-    assert_int_equal(pgd_sched_add(b->sched, seq), PGD_OK);
-    return seq;
-}
-
-// Plans, then gives every row that asks for it a token, as a model would.
-static void run_step(bench *b) {
-    pgd_sched_plan(b->sched, &b->step);
-    for (int32_t i = 0; i < b->step.n_rows; i++) {
-        pgd_seq *seq = b->rows[i].seq;
-        if (b->rows[i].gives) {
-            seq->n_tokens++;
-            if (seq->n_tokens == seq->cap_tokens) {
-                seq->finish = PGD_FINISH_LENGTH;
-                pgd_sched_finish(b->sched, seq);
-            }
-        }
-    }
-}
-
-static const pgd_sched_config plain = {
-    .max_num_batched_tokens = 32, .max_num_seqs = 8, .max_model_len = 200};
+// Who is preempted and admitted is in plan_test.c; what it decides step by step in
+// tests/simulate/cases; random traces are in property_test.c.
+#include "sched/inner.h"
+#include "sched/test_bench.h"
 
 static void test_prompt_is_cut_to_the_budget(void **state) {
     (void)state;
@@ -143,8 +62,6 @@ static void test_long_prompts_are_limited_by_the_threshold(void **state) {
     tear_down(b);
 }
 
-// Prompts whose log probabilities are wanted: each position but the first gets an output once, in
-// order, at most max_scored of them in a step; a preemption does not repeat any.
 static void test_prefill_beside_streams_is_limited(void **state) {
     (void)state;
     bench *b = set_up(100, 16, plain);
@@ -191,6 +108,8 @@ static void test_limited_prefill_never_stops(void **state) {
     tear_down(b);
 }
 
+// Prompts whose log probabilities are wanted: each position but the first gets an output once, in
+// order, at most max_scored of them in a step; a preemption does not repeat any.
 static void test_scored_prompts_are_cut_and_numbered(void **state) {
     (void)state;
     bench *b = set_up(64, 4,
@@ -278,6 +197,7 @@ static void test_cancelled_is_taken_out_at_the_next_plan(void **state) {
     pgd_sched_cancel(b->sched, c);
     pgd_sched_plan(b->sched, &b->step);
     assert_int_equal(b->step.n_finished, 2);
+    assert_int_equal(b->sched->n_cancelled, 0); // nobody is looked for any more
     assert_int_equal(a->finish, PGD_FINISH_ABORT);
     assert_int_equal(b->step.n_rows, 0);
     assert_int_equal(pgd_kv_pool_free_count(b->pool), 99);
@@ -364,9 +284,31 @@ static void test_discarded_rows_leave_the_cache(void **state) {
     tear_down(b);
 }
 
-static void test_a_reset_lists_what_it_preempts(void **state) {
+// ... and the log probabilities of the prompt are made again.
+static void test_discarded_scores_are_made_again(void **state) {
     (void)state;
     bench *b = set_up(100, 4, plain);
+    pgd_seq *a = make_seq(b, 0, 9, 2);
+    a->scores_prompt = a->skip_cache = 1;
+    a->n_scored = 1;
+    assert_int_equal(pgd_sched_add(b->sched, a), PGD_OK);
+    for (int32_t i = 0; i < 2; i++) {
+        pgd_sched_plan(b->sched, &b->step);
+        assert_int_equal(b->rows[0].scored, 1);
+        assert_int_equal(b->rows[0].n_scored, 8);
+        assert_int_equal(a->n_scored, 9);
+        pgd_sched_discard(b->sched, &b->step);
+        assert_int_equal(a->n_scored, 1);
+        pgd_sched_requeue(b->sched);
+    }
+    tear_down(b);
+}
+
+static void test_a_reset_lists_what_it_preempts(void **state) {
+    (void)state;
+    pgd_sched_config config = plain;
+    config.max_num_seqs = 2; // so their places are needed again
+    bench *b = set_up(100, 4, config);
     pgd_seq *a = add(b, 0, 5, 9);
     pgd_seq *c = add(b, 1, 5, 9);
     run_step(b);
@@ -439,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_sizes_are_refused),
         cmocka_unit_test(test_turns_name_rows_in_the_order_of_scheduling),
         cmocka_unit_test(test_discarded_rows_leave_the_cache),
+        cmocka_unit_test(test_discarded_scores_are_made_again),
         cmocka_unit_test(test_a_reset_lists_what_it_preempts),
         cmocka_unit_test(test_a_step_allocates_nothing),
         cmocka_unit_test(test_failed_allocations_leak_nothing),

@@ -259,8 +259,9 @@ static pgd_status attempt_request(pgd_engine *engine) {
 
 static pgd_status attempt_chat(pgd_engine *engine) {
     char *text = NULL;
-    PGD_TRY(
-        pgd_engine_chat_prompt(engine, "[{\"role\":\"user\",\"content\":\"hi\"}]", NULL, &text));
+    PGD_TRY(pgd_engine_chat_prompt(
+        engine, "[{\"role\":\"user\",\"content\":\"hi\"}]",
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]", &text));
     pgd_free(text);
     return PGD_OK;
 }
