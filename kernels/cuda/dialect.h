@@ -18,6 +18,11 @@
 
 #include "cuda/params.h"
 
+// 1 where the instructions of hopper.h are: sm_90a alone, not what comes after it.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define KC_HAS_HOPPER 1
+#endif
+
 typedef struct kc_words {
     k_u32 w[4];
 } kc_words;
@@ -34,6 +39,10 @@ typedef struct kc_words {
 #define KC_KERNEL(name, P, w) KC_KERNEL_(name, P, w)
 #define KC_KERNEL_(name, P, w) \
     extern "C" __global__ void __launch_bounds__(w) pgd_cuda_##name(KC_ARGS(P))
+// So that `groups` of them share a processor: a limit of registers.
+#define KC_KERNEL_ALONE(name, P, w, groups) KC_KERNEL_ALONE_(name, P, w, groups)
+#define KC_KERNEL_ALONE_(name, P, w, groups) \
+    extern "C" __global__ void __launch_bounds__(w, groups) pgd_cuda_##name(KC_ARGS(P))
 #define KC_UNROLL     _Pragma("unroll")
 #define KC_DYNAMIC(n) extern __shared__ __align__(128) k_u8 n[]
 #define KC_MMA(c, a, b0, b1, T)                                                 \
@@ -82,6 +91,9 @@ K_FN void kc_load_pair(k_u32 *to, const k_u8 *p) {
     uint2 v = *(const uint2 *)p;
     to[0] = v.x;
     to[1] = v.y;
+}
+K_FN void kc_store(k_u8 *p, kc_words v) {
+    *(uint4 *)p = make_uint4(v.w[0], v.w[1], v.w[2], v.w[3]);
 }
 K_FN void kc_store4(float *p, float a, float b, float c, float d) {
     *(float4 *)p = make_float4(a, b, c, d);

@@ -11,10 +11,13 @@
         kc_is_after[pgd_emulator_at.item] = 0;                              \
         body_##name(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], local); \
         kc_need_after();                                                    \
+        kc_need_quiet();                                                    \
     }                                                                       \
     static void body_##name(KC_ARGS(P))
+#define KC_KERNEL_ALONE(name, P, w, groups) KC_KERNEL(name, P, w)
+#define KC_HAS_HOPPER                       1
 #define KC_UNROLL
-enum { KC_ITEMS = 256 };
+enum { KC_ITEMS = 320 };
 // Items that have said kc_after.
 static unsigned char kc_is_after[KC_ITEMS];
 
@@ -192,6 +195,13 @@ static inline void kc_load_pair(k_u32 *to, const k_u8 *p) {
 
 static inline kc_words kc_stream(const k_u8 *p) {
     return kc_load(p);
+}
+
+static inline void kc_store(k_u8 *p, kc_words v) {
+    if (((uintptr_t)p & 15) != 0) {
+        __builtin_trap();
+    }
+    memcpy(p, v.w, sizeof(v.w));
 }
 
 static inline void kc_store4(float *p, float a, float b, float c, float d) {

@@ -24,15 +24,27 @@
 #define KC_ATTN_STAGE(D)  ((D) / 8 * KC_K_UNIT + K_TILE * KC_V_ROW(D))
 #define KC_ATTN_BYTES(D)  (2 * KC_ATTN_STAGE(D))
 
+// gemm_wgmma: four stages of [16 panels][KC_STEP][8] of the weight and [R / 8][KC_STEP / 8][8][8] of
+// x, and two gates for each. With 64 rows two groups share a processor.
+#define KC_WGMMA_STAGES    4
+#define KC_WGMMA_ITEMS     288 // two warpgroups that multiply, one warp that brings
+#define KC_WGMMA_STAGE(R)  ((KC_LARGE + (R)) * KC_STEP * 2)
+#define KC_WGMMA_BYTES(R)  (KC_WGMMA_STAGES * (KC_WGMMA_STAGE(R) + 16))
+#define KC_WGMMA_GROUPS(R) ((R) == 64 ? 2 : 1)
+#define KC_CORE            128 // bytes of a core matrix
+
 // x as the products read it: 16-bit, zeros up to a multiple of KC_STEP of k.
 //
 //   [row][k / 32][t: 4][s: 2][h: 2] words, word = x[16 s + 8 h + t] | x[16 s + 8 h + t + 4] << 16
 //
-// so that a lane finds what it feeds two instructions with in 16 bytes.
+// so that a lane finds what it feeds two instructions with in 16 bytes. As gemm_wgmma reads it
+// (pack_x_cores), rows up to a multiple of KC_LARGE:
+//
+//   [k / 64][row / 8][k / 8 % 8][row % 8][k % 8]
 typedef struct kc_pack_x_params {
     k_view x;
     k_i64 out_at;
-    k_i64 out_s0; // elements from row to row: k rounded up to KC_STEP
+    k_i64 out_s0; // elements from row to row: k rounded up to KC_STEP; of cores: from step to step
     k_rows rows;
     k_i32 n;     // k
     k_i32 dtype; // K_BF16 | K_F16: of the weight
@@ -45,6 +57,8 @@ typedef struct kc_gemm_params {
     k_i32 slice;       // k of a slice, kc_gemm_slice
     k_i32 n_slices;    // ceil(k / slice)
     k_i32 panels;      // of the packed weight
+    k_i32 is_trial;    // 1: gemm_wgmma ends with wrong sums where it would end the process
+    k_i32 reserved0;
     k_i32 merges;      // 1: gemm_small's last group of a column merges; 0: gemm_merge follows
 } kc_gemm_params;
 
