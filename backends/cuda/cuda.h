@@ -82,6 +82,10 @@ int cuda_launch_overlapping(cuda_launch_ex_fn call, void *function, const gpu_st
 
 // tuned.c
 extern const gpu_tuned cuda_tuned;
+extern const gpu_tuned cuda_hopper_tuned; // with wgmma
+// trial.c: cuda_hopper_tuned where a device has it and gives the same bits with it, else NULL.
+const gpu_tuned *cuda_better(const pgd_host *host, const gpu_driver *driver, void *device,
+                             const gpu_device_facts *facts);
 // tuned_attn.c: what tuned.h says of them.
 const char *cuda_tuned_attention(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
                                  uint64_t *out_scratch);

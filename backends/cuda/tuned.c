@@ -2,6 +2,7 @@
 // them, which products are theirs, and their launches.
 //
 //   x -> pack_x -> gemm_small (few rows; slices merged by the last group) or gemm_large -> y
+//   x -> pack_x_cores -> gemm_wgmma -> y for many rows on sm_90, where trial.c found it right
 #include "../gpu/tuned.h"
 
 #include <stdio.h>
@@ -44,9 +45,11 @@ static bool usable(const pgd_host *host, const gpu_device_facts *facts, char *re
     return false;
 }
 
-static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch) {
+static const char *product_of(int32_t family, const pgd_weight_desc *w, const pgd_tensor *x,
+                              uint64_t *out_scratch) {
     const bool has_type = w->dtype == PGD_BF16 || w->dtype == PGD_F16;
     const int32_t layout = gpu_weight_layout(w);
+    static const char *const names[2][2] = {{"mma_bf16", "mma_f16"}, {"wgmma_bf16", "wgmma_f16"}};
     cuda_product p;
     *out_scratch = 0;
     if (w->scheme != PGD_SCHEME_PLAIN || !has_type || layout == K_LAYOUT_ROWS || w->k < 1 ||
@@ -54,10 +57,19 @@ static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64
         (x->dtype != w->dtype && w->act_dtype != w->dtype)) {
         return NULL;
     }
-    cuda_choose_product(w->dtype, (int32_t)w->n, (int32_t)w->k, layout == K_LAYOUT_GATED,
+    cuda_choose_product(family, w->dtype, (int32_t)w->n, (int32_t)w->k, layout == K_LAYOUT_GATED,
                         x->shape[0], &p);
     *out_scratch = p.scratch_bytes;
-    return w->dtype == PGD_BF16 ? "mma_bf16" : "mma_f16";
+    return names[family][w->dtype != PGD_BF16];
+}
+
+static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch) {
+    return product_of(CUDA_MMA, w, x, out_scratch);
+}
+
+static const char *hopper_product(const pgd_weight_desc *w, const pgd_tensor *x,
+                                  uint64_t *out_scratch) {
+    return product_of(CUDA_WGMMA, w, x, out_scratch);
 }
 
 // x in the order in which the products read it, at the start of scratch.
@@ -72,15 +84,31 @@ static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
                                .dtype = w->dtype};
     params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
     work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
+    if (p->x_step > 0) {
+        work.when = GPU_IF_BETWEEN;
+        work.rows_least = 1;
+        work.rows_most = CUDA_SMALL_ROWS;
+    }
     gpu_emit(op, &work, &params);
+    if (p->x_step > 0) {
+        k = &pgd_cuda_kernels[PGD_CUDA_pack_x_cores];
+        params.out_s0 = p->x_step;
+        work.launch.kernel = PGD_PORTABLE_COUNT + PGD_CUDA_pack_x_cores;
+        work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
+        work.launch.groups[1] = gpu_ceil(work.rows_cap, k->rows);
+        work.rows_unit = (int32_t)k->rows;
+        work.rows_least = CUDA_SMALL_ROWS + 1;
+        work.rows_most = INT32_MAX;
+        gpu_emit(op, &work, &params);
+    }
 }
 
-static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
-                         const pgd_weight *weight, const pgd_tensor *x) {
+static void emit_family(int32_t family, gpu_op *op, const gpu_work *made,
+                        const k_gemm_params *plain, const pgd_weight *weight, const pgd_tensor *x) {
     const pgd_weight_desc *w = &weight->desc;
     cuda_product p;
-    cuda_choose_product(w->dtype, (int32_t)w->n, (int32_t)w->k, plain->w.layout == K_LAYOUT_GATED,
-                        x->shape[0], &p);
+    cuda_choose_product(family, w->dtype, (int32_t)w->n, (int32_t)w->k,
+                        plain->w.layout == K_LAYOUT_GATED, x->shape[0], &p);
     pack_x(op, &p, w, x);
     for (int32_t i = 0; i < CUDA_CHOICES; i++) {
         const cuda_choice *c = &p.choices[i];
@@ -93,6 +121,9 @@ static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *
                                  .panels = p.panels,
                                  .merges = p.n_slices > 1};
         params.g.x = (k_view){.at = scratch.at, .s0 = p.k_pad, .dtype = w->dtype};
+        if (p.x_step > 0 && c->rows_least > CUDA_SMALL_ROWS) {
+            params.g.x.s0 = p.x_step;
+        }
         if (c->rows_axis == 2) { // few rows: the stride of parts
             params.g.rows.n = params.g.rows.n < p.small_cap ? params.g.rows.n : p.small_cap;
             work.launch.memories[6] = work.launch.memories[2];
@@ -109,7 +140,30 @@ static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *
     }
 }
 
+static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
+                         const pgd_weight *weight, const pgd_tensor *x) {
+    emit_family(CUDA_MMA, op, made, plain, weight, x);
+}
+
+static void emit_hopper(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
+                        const pgd_weight *weight, const pgd_tensor *x) {
+    emit_family(CUDA_WGMMA, op, made, plain, weight, x);
+}
+
+const gpu_tuned cuda_hopper_tuned = {
+    .kernels = kernels,
+    .n_kernels = PGD_CUDA_COUNT,
+    .usable = usable,
+    .act_dtype = PGD_BF16,
+    .dot_dtype = PGD_BF16,
+    .product = hopper_product,
+    .emit_product = emit_hopper,
+    .attention = cuda_tuned_attention,
+    .emit_attention = cuda_tuned_emit_attention,
+};
+
 const gpu_tuned cuda_tuned = {
+    .better = cuda_better,
     .kernels = kernels,
     .n_kernels = PGD_CUDA_COUNT,
     .usable = usable,

@@ -151,7 +151,7 @@ static void test_a_product_is_a_pack_and_one_kernel(void **state) {
     setup s;
     open_setup(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM);
     cuda_product want;
-    cuda_choose_product(PGD_BF16, N, K, false, CAP, &want);
+    cuda_choose_product(CUDA_MMA, PGD_BF16, N, K, false, CAP, &want);
     assert_true(want.n_slices > 1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         run(&s, rows[i]);
@@ -178,6 +178,45 @@ static void test_a_product_is_a_pack_and_one_kernel(void **state) {
             assert_int_equal(p->parts_at - p->g.x.at, (int64_t)want.parts_at);
         }
     }
+    close_setup(&s);
+}
+
+// On a chip whose trial went well: few rows as everywhere, many rows with x in cores.
+static void test_wgmma_takes_many_rows(void **state) {
+    (void)state;
+    static const int32_t rows[] = {1, 64, 65, 512, 513, 1024};
+    setup s;
+    open_setup(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM);
+    s.self.tuned = &cuda_hopper_tuned;
+    cuda_product want;
+    cuda_choose_product(CUDA_WGMMA, PGD_BF16, N, K, false, CAP, &want);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const bool is_many = rows[i] > CUDA_SMALL_ROWS;
+        run(&s, rows[i]);
+        assert_int_equal(n_launches, 2);
+        assert_int_equal(launches[0].kernel - PGD_PORTABLE_COUNT,
+                         is_many ? PGD_CUDA_pack_x_cores : PGD_CUDA_pack_x);
+        assert_int_equal(launches[0].groups[1], is_many ? (rows[i] + 7) / 8 : rows[i]);
+        assert_true(launches[0].groups[0] * (is_many ? 128U : 512U) >= (uint32_t)want.k_pad);
+        const kc_pack_x_params *packed =
+            (const kc_pack_x_params *)(const void *)launches[0].params;
+        const kc_gemm_params *p = params_of(&launches[1]);
+        assert_int_equal(packed->out_s0, is_many ? want.x_step : want.k_pad);
+        assert_int_equal(p->g.x.s0, packed->out_s0);
+        assert_int_equal(p->g.x.at, packed->out_at);
+        assert_int_equal(p->is_trial, 0);
+        if (is_many) {
+            const int32_t tile = rows[i] <= 512 ? 64 : 128;
+            assert_int_equal(launches[1].kernel - PGD_PORTABLE_COUNT,
+                             tile == 64 ? PGD_CUDA_gemm_wgmma_bf16_t64
+                                        : PGD_CUDA_gemm_wgmma_bf16_t128);
+            assert_int_equal(launches[1].groups[0], (rows[i] + tile - 1) / tile);
+            assert_int_equal(launches[1].groups[1], 1);
+        }
+    }
+    uint64_t bytes = 0;
+    assert_string_equal(gpu_tuned_product(&s.d, &s.w->desc, &s.args.x, &bytes), "wgmma_bf16");
+    assert_int_equal(bytes, want.scratch_bytes);
     close_setup(&s);
 }
 
@@ -305,6 +344,7 @@ static void test_attention_by_rows_and_keys(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_product_is_a_pack_and_one_kernel),
+        cmocka_unit_test(test_wgmma_takes_many_rows),
         cmocka_unit_test(test_who_takes_what),
         cmocka_unit_test(test_reasons_are_given),
         cmocka_unit_test(test_scratch_is_planned),

@@ -27,6 +27,10 @@ struct gpu_tuned {
     uint32_t reserved0;
     // [setup] Whether a device has them; if not, `reason` says why.
     bool (*usable)(const pgd_host *host, const gpu_device_facts *facts, char *reason, size_t bytes);
+    // Optional [setup]: another table of the same kernels for a device that is open, where they
+    // may be tried first; NULL: this one.
+    const gpu_tuned *(*better)(const pgd_host *host, const gpu_driver *driver, void *device,
+                               const gpu_device_facts *facts);
     // What activations are to be on such a device.
     int32_t act_dtype;
     int32_t dot_dtype;
