@@ -54,8 +54,10 @@ static void check_product(int32_t family, int32_t dtype, int32_t n, int32_t k, i
     assert_int_equal(p.slice % KC_STEP, 0);
     assert_true(p.k_pad >= k && p.k_pad % KC_STEP == 0 && p.k_pad - k < KC_STEP);
     assert_true(p.parts_at >= (uint64_t)cap * (uint64_t)p.k_pad * 2);
-    if (family == CUDA_WGMMA) { // whole tiles of x
-        assert_true(p.x_step >= (int64_t)cap * KC_STEP && p.x_step % (KC_LARGE * KC_STEP) == 0);
+    if (family == CUDA_WGMMA) { // whole tiles of x: the last choice's
+        const int64_t tile = p.choices[CUDA_CHOICES - 1].rows_unit;
+        assert_true((cap + tile - 1) / tile * tile * KC_STEP <= p.x_step);
+        assert_true(p.x_step >= (int64_t)cap * KC_STEP && p.x_step % (64 * KC_STEP) == 0);
         assert_true(p.parts_at >= (uint64_t)p.x_step * (uint64_t)(p.k_pad / KC_STEP) * 2);
     } else {
         assert_int_equal(p.x_step, 0);
@@ -151,6 +153,9 @@ static void test_kernels_by_rows(void **state) {
                          : want[i].rows <= 512 ? PGD_CUDA_gemm_wgmma_bf16_t64
                                                : PGD_CUDA_gemm_wgmma_bf16_t128);
     }
+    cuda_choose_product(CUDA_WGMMA, K_F16, 28672, 4096, true, 2048, &hopper);
+    assert_int_equal(kernel_at(&hopper, 2048), PGD_CUDA_gemm_wgmma_f16_t192);
+    assert_int_equal(kernel_at(&hopper, 512), PGD_CUDA_gemm_wgmma_f16_t64);
 }
 
 static void test_capabilities(void **state) {

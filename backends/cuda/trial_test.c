@@ -163,14 +163,15 @@ static int reset(void **state) {
 static void equal_bits_are_taken(void **state) {
     (void)state;
     assert_ptr_equal(better("sm_90"), &cuda_hopper_tuned);
-    assert_int_equal(at.n_launched, 10);
+    assert_int_equal(at.n_launched, 12);
     assert_int_equal(at.n_logged, 0);
 }
 
 static void one_bit_off_is_left(void **state) {
-    static const int32_t kernels[] = {PGD_CUDA_gemm_wgmma_bf16_t64, PGD_CUDA_gemm_wgmma_f16_t128};
+    static const int32_t kernels[] = {PGD_CUDA_gemm_wgmma_bf16_t64, PGD_CUDA_gemm_wgmma_bf16_t192,
+                                      PGD_CUDA_gemm_wgmma_f16_t128};
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         at.wrong = kernels[i];
         assert_null(better("sm_90"));
         assert_int_equal(at.n_logged, 1);

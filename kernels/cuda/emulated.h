@@ -17,7 +17,7 @@
 #define KC_KERNEL_ALONE(name, P, w, groups) KC_KERNEL(name, P, w)
 #define KC_HAS_HOPPER                       1
 #define KC_UNROLL
-enum { KC_ITEMS = 320 };
+enum { KC_ITEMS = 384 };
 // Items that have said kc_after.
 static unsigned char kc_is_after[KC_ITEMS];
 

@@ -112,6 +112,27 @@ static inline void kc_warp(void) {
     pgd_emulator_together(kc_nothing);
 }
 
+// Items 0 to 255 in turns; a turn ends when the last has come.
+enum { KC_PAIR = 256 };
+static k_u32 kc_pair_arrived;
+
+static inline int kc_pair_ready(void *turn) {
+    return kc_pair_arrived >= *(k_u32 *)turn;
+}
+
+static inline void kc_pair_sync(void) {
+    k_u32 turn = (kc_pair_arrived / KC_PAIR + 1) * KC_PAIR;
+    if (pgd_emulator_at.item >= KC_PAIR) {
+        __builtin_trap();
+    }
+    kc_pair_arrived++;
+    kc_warp(); // its lanes find the turn ended, or not, alike
+    pgd_emulator_wait(kc_pair_ready, &turn);
+}
+
+#define kc_fewer_registers(n) (void)(n)
+#define kc_more_registers(n)  (void)(n)
+
 static inline void kc_give_up(void) {
     __builtin_trap();
 }
@@ -231,21 +252,16 @@ static inline void kc_group(float *d, k_u64 a, k_u64 b, k_i32 keep, int n, int i
     pgd_emulator_together(kc_group_warp);
 }
 
-static inline void kc_group_bf16_64(float *d, k_u64 a, k_u64 b, k_i32 keep) {
-    kc_group(d, a, b, keep, 64, 1);
-}
-
-static inline void kc_group_bf16_128(float *d, k_u64 a, k_u64 b, k_i32 keep) {
-    kc_group(d, a, b, keep, 128, 1);
-}
-
-static inline void kc_group_f16_64(float *d, k_u64 a, k_u64 b, k_i32 keep) {
-    kc_group(d, a, b, keep, 64, 0);
-}
-
-static inline void kc_group_f16_128(float *d, k_u64 a, k_u64 b, k_i32 keep) {
-    kc_group(d, a, b, keep, 128, 0);
-}
+#define KC_GROUP_FN(T, N)                                                                 \
+    static inline void kc_group_##T##_##N(float *d, k_u64 a, k_u64 b, k_i32 keep) {       \
+        kc_group(d, a, b, keep, N, sizeof(#T) == sizeof("bf16"));                         \
+    }
+KC_GROUP_FN(bf16, 64)
+KC_GROUP_FN(bf16, 128)
+KC_GROUP_FN(bf16, 192)
+KC_GROUP_FN(f16, 64)
+KC_GROUP_FN(f16, 128)
+KC_GROUP_FN(f16, 192)
 
 static inline void kc_group_fence(void) {
     kc_is_fenced[pgd_emulator_at.item] = 1;
@@ -289,9 +305,11 @@ static inline void kc_group_wait(int n) {
 
 #define KC_ARRIVED(d, n) (void)(d)
 
-// At the end of an item: what is on its way would arrive in another group's memory.
+// At the end of an item: what is on its way would arrive nowhere, or in another group's memory. A
+// warp that only brings may end before the others, of which item 0 is one.
 static inline void kc_need_quiet(void) {
-    if (kc_n_bulks != 0 || kc_sums[pgd_emulator_at.item].visible != NULL) {
+    if ((pgd_emulator_at.item == 0 && kc_n_bulks != 0) ||
+        kc_sums[pgd_emulator_at.item].visible != NULL) {
         __builtin_trap();
     }
 }

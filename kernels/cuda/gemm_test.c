@@ -108,7 +108,7 @@ static void expect(bench *b) {
 
 // Elements of a step of x in cores.
 static int64_t cores_step(const product *p) {
-    return (p->rows + KC_LARGE - 1) / KC_LARGE * (int64_t)KC_LARGE * KC_STEP;
+    return kc_gemm_cores_rows(p->rows) * KC_STEP;
 }
 
 static void make(bench *b, const product *p) {
@@ -187,7 +187,7 @@ static void *run(bench *b, int32_t kernel, int32_t merges) {
     void *const m[8] = {b->head, b->packed, b->x_packed, y, b->bias, b->aux, b->parts, b->counters};
     const uint32_t rows = ceil_of(b->is->rows, (int32_t)k->rows);
     p.merges = merges;
-    if (k->n_items == KC_WGMMA_ITEMS) {
+    if (kernel >= PGD_CUDA_gemm_wgmma_bf16_t64) {
         void *const cores[8] = {b->head, b->packed, b->x_cores, y, b->bias, b->aux};
         p.g.x.s0 = cores_step(b->is);
         test_launch(kernel, rows, ceil_of(b->panels, 16), 1, cores, &p);
@@ -253,7 +253,7 @@ static void check(const product *p) {
         assert_rows_equal(&b, y, other, p->rows);
         free(other);
     }
-    for (int32_t i = 0; i < 2; i++) {
+    for (int32_t i = 0; i < 3; i++) {
         other = run(&b, hopper + i, 0);
         assert_near(&b, other, pgd_cuda_kernels[hopper + i].name);
         assert_rows_equal(&b, y, other, p->rows);
@@ -330,7 +330,7 @@ static void live_rows(void **state) {
     static const int32_t bf16[] = {
         PGD_CUDA_gemm_large_bf16_t64,  PGD_CUDA_gemm_large_bf16_t128, PGD_CUDA_gemm_small_bf16_r8,
         PGD_CUDA_gemm_small_bf16_r16,  PGD_CUDA_gemm_small_bf16_r32,  PGD_CUDA_gemm_small_bf16_r64,
-        PGD_CUDA_gemm_wgmma_bf16_t128, PGD_CUDA_gemm_wgmma_bf16_t64,
+        PGD_CUDA_gemm_wgmma_bf16_t64,  PGD_CUDA_gemm_wgmma_bf16_t128, PGD_CUDA_gemm_wgmma_bf16_t192,
     };
     enum { N_BF16 = sizeof(bf16) / sizeof(bf16[0]) };
     const int32_t live[] = {0, 1, 17};

@@ -78,6 +78,13 @@ K_FN void kc_bulk(k_u8 *to, const k_u8 *from, k_i32 bytes, k_u64 *gate) {
 K_FN void kc_warp(void) {
     __syncwarp();
 }
+// [items 0 to 255] All of them are here.
+K_FN void kc_pair_sync(void) {
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+}
+// [warpgroup] Registers of its items, n a multiple of 8: fewer, or more once others gave them away.
+#define kc_fewer_registers(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
+#define kc_more_registers(n)  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
 K_FN void kc_give_up(void) {
     __trap();
 }
@@ -109,6 +116,9 @@ K_FN void kc_group_commit(void) {
 #define KC_GROUP_64                                                                             \
     KC_GROUP_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50," \
                 "%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define KC_GROUP_96                                                                             \
+    KC_GROUP_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82," \
+                "%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 // [warpgroup] d = A B, + d if keep. A: 64 x 16, transposed; B: 16 x N.
 #define KC_GROUP_PRODUCT(N, T, list, a_at, b_at, keep_at, ...)                                  \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep_at ", 0;\n"                            \
@@ -124,6 +134,11 @@ K_FN void kc_group_commit(void) {
     K_FN void kc_group_##T##_128(float *d, k_u64 a, k_u64 b, k_i32 keep) {         \
         KC_GROUP_PRODUCT("128", #T, KC_GROUP_64, "%64", "%65", "%66", KC_16(d, 0), \
                          KC_16(d, 16), KC_16(d, 32), KC_16(d, 48));                \
+    }                                                                              \
+    K_FN void kc_group_##T##_192(float *d, k_u64 a, k_u64 b, k_i32 keep) {         \
+        KC_GROUP_PRODUCT("192", #T, KC_GROUP_96, "%96", "%97", "%98", KC_16(d, 0), \
+                         KC_16(d, 16), KC_16(d, 32), KC_16(d, 48), KC_16(d, 64),   \
+                         KC_16(d, 80));                                            \
     }
 KC_GROUP_FNS(bf16)
 KC_GROUP_FNS(f16)

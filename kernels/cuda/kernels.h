@@ -83,6 +83,13 @@ static inline int32_t kc_gemm_slice(int32_t n, int32_t k) {
     return each * KC_STEP;
 }
 
+// Rows of x in cores, for a step of at most so many: whole tiles of each size.
+static inline int64_t kc_gemm_cores_rows(int64_t rows) {
+    const int64_t by_128 = (rows + 127) / 128 * 128;
+    const int64_t by_192 = (rows + 191) / 192 * 192;
+    return by_128 > by_192 ? by_128 : by_192;
+}
+
 #ifdef __cplusplus
 }
 #endif

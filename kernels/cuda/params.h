@@ -25,9 +25,12 @@
 #define KC_ATTN_BYTES(D)  (2 * KC_ATTN_STAGE(D))
 
 // gemm_wgmma: four stages of [16 panels][KC_STEP][8] of the weight and [R / 8][KC_STEP / 8][8][8] of
-// x, and two gates for each. With 64 rows two groups share a processor.
+// x, and two gates for each. With 64 rows two groups share a processor,
+// with 192 the accumulators want more registers than 3 warps of a quarter can have.
 #define KC_WGMMA_STAGES    4
-#define KC_WGMMA_ITEMS     288 // two warpgroups that multiply, one warp that brings
+// Two warpgroups that multiply, and one warp that brings; a whole warpgroup where it is to give
+// registers away.
+#define KC_WGMMA_ITEMS(R)  ((R) == 192 ? 384 : 288)
 #define KC_WGMMA_STAGE(R)  ((KC_LARGE + (R)) * KC_STEP * 2)
 #define KC_WGMMA_BYTES(R)  (KC_WGMMA_STAGES * (KC_WGMMA_STAGE(R) + 16))
 #define KC_WGMMA_GROUPS(R) ((R) == 64 ? 2 : 1)
@@ -38,7 +41,7 @@
 //   [row][k / 32][t: 4][s: 2][h: 2] words, word = x[16 s + 8 h + t] | x[16 s + 8 h + t + 4] << 16
 //
 // so that a lane finds what it feeds two instructions with in 16 bytes. As gemm_wgmma reads it
-// (pack_x_cores), rows up to a multiple of KC_LARGE:
+// (pack_x_cores), kc_gemm_cores_rows rows:
 //
 //   [k / 64][row / 8][k / 8 % 8][row % 8][k % 8]
 typedef struct kc_pack_x_params {
