@@ -8,7 +8,8 @@
 // Up to 64 rows a product is bound by reading the weight once: many groups, k cut into slices.
 // Beyond, tiles of 128 columns; those of 64 rows as long as tiles of 128 would leave processors
 // without work. wgmma counts rows along the first axis, so that the groups that run at a time read
-// few columns of the weight, for all rows. All kernels add in one order, so this is a matter of speed alone.
+// few columns of the weight, for all rows. All kernels add in one order, so this is a matter of
+// speed alone.
 #include "choose.h"
 
 #include <stddef.h>
@@ -50,7 +51,9 @@ static cuda_choice choice_of(const cuda_product *p, int32_t kernel, int64_t cap)
     const bool is_hopper = k->columns == KC_LARGE && k->sm == 90;
     const int64_t rows = is_small ? p->small_cap : cap;
     cuda_choice c = {.kernel = kernel,
-                     .rows_axis = is_small ? 2 : is_hopper ? 0 : 1,
+                     .rows_axis = is_small    ? 2
+                                  : is_hopper ? 0
+                                              : 1,
                      .rows_unit = (int32_t)k->rows,
                      .groups = {1, 1, 1}};
     c.groups[is_hopper ? 1 : 0] = (uint32_t)ceil_of(p->panels, k->columns / 8);

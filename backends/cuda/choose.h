@@ -35,8 +35,8 @@ typedef struct cuda_product {
     int32_t small_cap; // rows of a slice in parts
     uint64_t parts_at;
     uint64_t scratch_bytes;
-    // Rows 1 to INT32_MAX, without gaps, in order. Those of more than CUDA_SMALL_ROWS rows take x in
-    // cores where x_step > 0.
+    // Rows 1 to INT32_MAX, without gaps, in order. With x_step those of more than CUDA_SMALL_ROWS
+    // rows take x in cores.
     cuda_choice choices[CUDA_CHOICES];
 } cuda_product;
 

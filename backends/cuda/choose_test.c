@@ -47,7 +47,8 @@ static void check_choice(const cuda_product *p, const cuda_choice *c, int32_t n,
     assert_true(!is_hopper || (c->rows_axis == 0 && k->shared <= chips[HOPPER].shared));
 }
 
-static void check_product(int32_t family, int32_t dtype, int32_t n, int32_t k, int32_t cap, int gated) {
+static void check_product(int32_t family, int32_t dtype, int32_t n, int32_t k, int32_t cap,
+                          int gated) {
     cuda_product p;
     cuda_choose_product(family, dtype, n, k, gated != 0, cap, &p);
     assert_true((int64_t)p.slice * p.n_slices >= k && (int64_t)p.slice * (p.n_slices - 1) < k);
@@ -148,10 +149,10 @@ static void test_kernels_by_rows(void **state) {
     for (size_t i = 0; i < N(want); i++) {
         assert_int_equal(kernel_at(&bf16, want[i].rows), want[i].bf16);
         assert_int_equal(kernel_at(&f16, want[i].rows), want[i].f16);
-        assert_int_equal(kernel_at(&hopper, want[i].rows),
-                         want[i].rows <= 64    ? want[i].bf16
-                         : want[i].rows <= 512 ? PGD_CUDA_gemm_wgmma_bf16_t64
-                                               : PGD_CUDA_gemm_wgmma_bf16_t128);
+        assert_int_equal(kernel_at(&hopper, want[i].rows), want[i].rows <= 64 ? want[i].bf16
+                                                           : want[i].rows <= 512
+                                                               ? PGD_CUDA_gemm_wgmma_bf16_t64
+                                                               : PGD_CUDA_gemm_wgmma_bf16_t128);
     }
     cuda_choose_product(CUDA_WGMMA, K_F16, 28672, 4096, true, 2048, &hopper);
     assert_int_equal(kernel_at(&hopper, 2048), PGD_CUDA_gemm_wgmma_f16_t192);

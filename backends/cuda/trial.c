@@ -62,11 +62,10 @@ static void draw(const trial *t) {
         state ^= state >> 17;
         state ^= state << 5;
         const uint32_t exponent = state >> 12 & 15;
-        t->numbers[i] = (uint16_t)(t->dtype == PGD_BF16
-                                       ? (state >> 16 & 0x8000u) | (119 + exponent) << 7 |
-                                             (state & 0x7fu)
-                                       : (state >> 16 & 0x8000u) | (7 + exponent) << 10 |
-                                             (state & 0x3ffu));
+        t->numbers[i] =
+            (uint16_t)(t->dtype == PGD_BF16
+                           ? (state >> 16 & 0x8000u) | (119 + exponent) << 7 | (state & 0x7fu)
+                           : (state >> 16 & 0x8000u) | (7 + exponent) << 10 | (state & 0x3ffu));
     }
 }
 
@@ -98,31 +97,30 @@ static pgd_status pack(const trial *t, const layout *l) {
 
 static pgd_status multiply(const trial *t, const layout *l) {
     static const int32_t kernels[2][N_RESULTS] = {
-        {PGD_CUDA_gemm_large_bf16_t128, PGD_CUDA_gemm_wgmma_bf16_t64,
-         PGD_CUDA_gemm_wgmma_bf16_t128, PGD_CUDA_gemm_wgmma_bf16_t192},
-        {PGD_CUDA_gemm_large_f16_t128, PGD_CUDA_gemm_wgmma_f16_t64,
-         PGD_CUDA_gemm_wgmma_f16_t128, PGD_CUDA_gemm_wgmma_f16_t192},
+        {PGD_CUDA_gemm_large_bf16_t128, PGD_CUDA_gemm_wgmma_bf16_t64, PGD_CUDA_gemm_wgmma_bf16_t128,
+         PGD_CUDA_gemm_wgmma_bf16_t192},
+        {PGD_CUDA_gemm_large_f16_t128, PGD_CUDA_gemm_wgmma_f16_t64, PGD_CUDA_gemm_wgmma_f16_t128,
+         PGD_CUDA_gemm_wgmma_f16_t192},
     };
     for (int i = 0; i < N_RESULTS; i++) {
         const int32_t kernel = kernels[t->dtype != PGD_BF16][i];
         const uint32_t rows = gpu_ceil(ROWS, pgd_cuda_kernels[kernel].rows);
         const uint32_t columns = gpu_ceil(PANELS, 16);
-        const kc_gemm_params p = {
-            .g = {.w = {.at = (int64_t)l->w,
-                        .n = N,
-                        .k = K,
-                        .format = t->dtype,
-                        .layout = K_LAYOUT_PANELS},
-                  .x = {.at = (int64_t)(i == 0 ? l->packed : l->cores),
-                        .s0 = i == 0 ? STEPS * KC_STEP : CORES_ROWS * KC_STEP,
-                        .dtype = t->dtype},
-                  .y = {.at = (int64_t)l->y[i], .s0 = N, .dtype = PGD_F32},
-                  .rows = {.n = ROWS},
-                  .alpha = 1.0f},
-            .slice = SLICE,
-            .n_slices = (K + SLICE - 1) / SLICE,
-            .panels = PANELS,
-            .is_trial = 1};
+        const kc_gemm_params p = {.g = {.w = {.at = (int64_t)l->w,
+                                              .n = N,
+                                              .k = K,
+                                              .format = t->dtype,
+                                              .layout = K_LAYOUT_PANELS},
+                                        .x = {.at = (int64_t)(i == 0 ? l->packed : l->cores),
+                                              .s0 = i == 0 ? STEPS * KC_STEP : CORES_ROWS * KC_STEP,
+                                              .dtype = t->dtype},
+                                        .y = {.at = (int64_t)l->y[i], .s0 = N, .dtype = PGD_F32},
+                                        .rows = {.n = ROWS},
+                                        .alpha = 1.0f},
+                                  .slice = SLICE,
+                                  .n_slices = (K + SLICE - 1) / SLICE,
+                                  .panels = PANELS,
+                                  .is_trial = 1};
         // What a kernel does not write differs from what the others leave.
         PGD_TRY(t->driver->fill(t->host, t->queue, t->memory, l->y[i], N_RESULT * sizeof(float),
                                 0x7f800001u + (uint32_t)i));

@@ -18,7 +18,8 @@ static const gpu_kernel kernels[PGD_CUDA_COUNT] = {
     {.name = "pgd_cuda_" #kernel,                                  \
      .n_items = (items),                                           \
      .params_bytes = sizeof(params),                               \
-     .shared = (bytes)},
+     .shared = (bytes),                                            \
+     .arch = (sm) == 90 ? "sm_90" : NULL},
     PGD_CUDA_KERNELS(TUNED_ROW)
 #undef TUNED_ROW
 };

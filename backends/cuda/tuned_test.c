@@ -198,8 +198,7 @@ static void test_wgmma_takes_many_rows(void **state) {
                          is_many ? PGD_CUDA_pack_x_cores : PGD_CUDA_pack_x);
         assert_int_equal(launches[0].groups[1], is_many ? (rows[i] + 7) / 8 : rows[i]);
         assert_true(launches[0].groups[0] * (is_many ? 128U : 512U) >= (uint32_t)want.k_pad);
-        const kc_pack_x_params *packed =
-            (const kc_pack_x_params *)(const void *)launches[0].params;
+        const kc_pack_x_params *packed = (const kc_pack_x_params *)(const void *)launches[0].params;
         const kc_gemm_params *p = params_of(&launches[1]);
         assert_int_equal(packed->out_s0, is_many ? want.x_step : want.k_pad);
         assert_int_equal(p->g.x.s0, packed->out_s0);
@@ -249,6 +248,18 @@ static void test_who_takes_what(void **state) {
     assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     option_kernels = NULL;
     option_tuned = NULL;
+}
+
+// What is loaded on every chip fits into the shared memory of the smallest (99 KiB), and the kernels
+// of one chip are those of one table.
+static void test_kernels_of_one_chip(void **state) {
+    (void)state;
+    assert_ptr_equal(cuda_tuned.kernels, cuda_hopper_tuned.kernels);
+    for (uint32_t i = 0; i < cuda_tuned.n_kernels; i++) {
+        const gpu_kernel *k = &cuda_tuned.kernels[i];
+        assert_true(k->shared <= 99 << 10 || k->arch != NULL);
+        assert_int_equal(k->arch != NULL, strstr(k->name, "wgmma") != NULL);
+    }
 }
 
 static void test_reasons_are_given(void **state) {
@@ -346,6 +357,7 @@ int main(void) {
         cmocka_unit_test(test_a_product_is_a_pack_and_one_kernel),
         cmocka_unit_test(test_wgmma_takes_many_rows),
         cmocka_unit_test(test_who_takes_what),
+        cmocka_unit_test(test_kernels_of_one_chip),
         cmocka_unit_test(test_reasons_are_given),
         cmocka_unit_test(test_scratch_is_planned),
         cmocka_unit_test(test_attention_by_rows_and_keys),

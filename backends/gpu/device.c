@@ -104,10 +104,9 @@ static const gpu_tuned *tuned_of(const gpu_backend *self, const gpu_device_facts
 // The table of an open device.
 static const gpu_tuned *better_of(const gpu_self *self) {
     const gpu_tuned *t = self->tuned;
-    const gpu_tuned *better =
-        t == NULL || t->better == NULL
-            ? NULL
-            : t->better(self->host, self->driver, self->device, &self->facts);
+    const gpu_tuned *better = t == NULL || t->better == NULL
+                                  ? NULL
+                                  : t->better(self->host, self->driver, self->device, &self->facts);
     return better == NULL ? t : better;
 }
 

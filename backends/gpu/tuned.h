@@ -18,7 +18,8 @@ typedef struct gpu_kernel {
     const char *name; // of the compiled function
     uint32_t n_items; // of a group
     uint32_t params_bytes;
-    uint32_t shared; // bytes of dynamic shared memory
+    uint32_t shared;  // bytes of dynamic shared memory
+    const char *arch; // the one chip that has code for it, NULL: all have
 } gpu_kernel;
 
 struct gpu_tuned {

@@ -39,10 +39,10 @@ typedef struct kc_words {
 #define KC_KERNEL(name, P, w) KC_KERNEL_(name, P, w)
 #define KC_KERNEL_(name, P, w) \
     extern "C" __global__ void __launch_bounds__(w) pgd_cuda_##name(KC_ARGS(P))
-// So that `groups` of them share a processor: a limit of registers.
-#define KC_KERNEL_ALONE(name, P, w, groups) KC_KERNEL_ALONE_(name, P, w, groups)
-#define KC_KERNEL_ALONE_(name, P, w, groups) \
-    extern "C" __global__ void __launch_bounds__(w, groups) pgd_cuda_##name(KC_ARGS(P))
+// With registers for so many groups on a processor at once.
+#define KC_KERNEL_OF(name, P, w, n) KC_KERNEL_OF_(name, P, w, n)
+#define KC_KERNEL_OF_(name, P, w, n) \
+    extern "C" __global__ void __launch_bounds__(w, n) pgd_cuda_##name(KC_ARGS(P))
 #define KC_UNROLL     _Pragma("unroll")
 #define KC_DYNAMIC(n) extern __shared__ __align__(128) k_u8 n[]
 #define KC_MMA(c, a, b0, b1, T)                                                 \

@@ -14,10 +14,10 @@
         kc_need_quiet();                                                    \
     }                                                                       \
     static void body_##name(KC_ARGS(P))
-#define KC_KERNEL_ALONE(name, P, w, groups) KC_KERNEL(name, P, w)
-#define KC_HAS_HOPPER                       1
+#define KC_KERNEL_OF(name, P, w, n) KC_KERNEL(name, P, w)
+#define KC_HAS_HOPPER               1
 #define KC_UNROLL
-enum { KC_ITEMS = 384 };
+enum { KC_ITEMS = 512 };
 // Items that have said kc_after.
 static unsigned char kc_is_after[KC_ITEMS];
 

@@ -6,7 +6,12 @@
 #ifndef PGD_KERNELS_CUDA_EMULATED_HOPPER_H
 #define PGD_KERNELS_CUDA_EMULATED_HOPPER_H
 
-enum { KC_BULKS = 256, KC_ACCUMULATOR = 128, KC_HELD = 64, KC_WARPS = KC_ITEMS / PGD_EMULATOR_WARP };
+enum {
+    KC_BULKS = 256,
+    KC_ACCUMULATOR = 128,
+    KC_HELD = 64,
+    KC_WARPS = KC_ITEMS / PGD_EMULATOR_WARP
+};
 
 static inline k_u32 kc_shared_address(const void *p) {
     return (k_u32)((const k_u8 *)p - pgd_emulator_shared);
@@ -252,9 +257,9 @@ static inline void kc_group(float *d, k_u64 a, k_u64 b, k_i32 keep, int n, int i
     pgd_emulator_together(kc_group_warp);
 }
 
-#define KC_GROUP_FN(T, N)                                                                 \
-    static inline void kc_group_##T##_##N(float *d, k_u64 a, k_u64 b, k_i32 keep) {       \
-        kc_group(d, a, b, keep, N, sizeof(#T) == sizeof("bf16"));                         \
+#define KC_GROUP_FN(T, N)                                                           \
+    static inline void kc_group_##T##_##N(float *d, k_u64 a, k_u64 b, k_i32 keep) { \
+        kc_group(d, a, b, keep, N, sizeof(#T) == sizeof("bf16"));                   \
     }
 KC_GROUP_FN(bf16, 64)
 KC_GROUP_FN(bf16, 128)

@@ -132,8 +132,8 @@ static void make(bench *b, const product *p) {
 }
 
 static void drop(bench *b) {
-    void *all[] = {b->w,        b->packed, b->x,        b->bias, b->aux,
-                   b->x_packed, b->x_cores, b->parts,  b->counters, b->want, b->room};
+    void *all[] = {b->w,       b->packed, b->x,        b->bias, b->aux, b->x_packed,
+                   b->x_cores, b->parts,  b->counters, b->want, b->room};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         free(all[i]);
     }
@@ -328,9 +328,9 @@ static void live_rows(void **state) {
                        .slice = 64,
                        .alpha = 1};
     static const int32_t bf16[] = {
-        PGD_CUDA_gemm_large_bf16_t64,  PGD_CUDA_gemm_large_bf16_t128, PGD_CUDA_gemm_small_bf16_r8,
-        PGD_CUDA_gemm_small_bf16_r16,  PGD_CUDA_gemm_small_bf16_r32,  PGD_CUDA_gemm_small_bf16_r64,
-        PGD_CUDA_gemm_wgmma_bf16_t64,  PGD_CUDA_gemm_wgmma_bf16_t128, PGD_CUDA_gemm_wgmma_bf16_t192,
+        PGD_CUDA_gemm_large_bf16_t64, PGD_CUDA_gemm_large_bf16_t128, PGD_CUDA_gemm_small_bf16_r8,
+        PGD_CUDA_gemm_small_bf16_r16, PGD_CUDA_gemm_small_bf16_r32,  PGD_CUDA_gemm_small_bf16_r64,
+        PGD_CUDA_gemm_wgmma_bf16_t64, PGD_CUDA_gemm_wgmma_bf16_t128, PGD_CUDA_gemm_wgmma_bf16_t192,
     };
     enum { N_BF16 = sizeof(bf16) / sizeof(bf16[0]) };
     const int32_t live[] = {0, 1, 17};

@@ -2,8 +2,8 @@
 // warpgroup (wgmma), barriers in shared memory (mbarrier) and copies that end at them (bulk
 // cp.async). The file is empty for other chips.
 //
-// **A matrix in shared memory** is told by a descriptor: its address and two strides, no swizzle. It
-// is made of cores of 8 x 16 bytes that are 128 bytes in a row:
+// **A matrix in shared memory** is told by a descriptor: its address and two strides, no swizzle.
+// It is made of cores of 8 x 16 bytes that are 128 bytes in a row:
 //
 //   A, M-major (transposed)   a core is 8 k, each of them 8 neighbours of M: 128 bytes of a panel
 //   B, K-major                a core is 8 rows, each of them 8 neighbours of k
@@ -45,10 +45,10 @@ K_FN void kc_gate_arrive(k_u64 *gate) {
 }
 // Arrives and announces bytes of kc_bulk.
 K_FN void kc_gate_expect(k_u64 *gate, k_i32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     kc_shared_address(gate)),
-                 "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(kc_shared_address(gate)),
+        "r"(bytes)
+        : "memory");
 }
 // Returns when the phase of that parity has ended, with what is left of the patience: attempts, 0
 // when it was given up.
@@ -102,15 +102,15 @@ K_FN void kc_group_commit(void) {
 // [warpgroup] All but the n groups committed last have ended.
 #define kc_group_wait(n) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
 // After kc_group_wait(0): registers may be read from here on, not before.
-#define KC_ARRIVED(d, n)                             \
-    KC_UNROLL                                        \
-    for (k_i32 arrived = 0; arrived < (n); arrived++) { \
+#define KC_ARRIVED(d, n)                                 \
+    KC_UNROLL                                            \
+    for (k_i32 arrived = 0; arrived < (n); arrived++) {  \
         asm volatile("" : "+f"((d)[arrived])::"memory"); \
     }
 
 #define KC_4(d, i)  "+f"((d)[i]), "+f"((d)[(i) + 1]), "+f"((d)[(i) + 2]), "+f"((d)[(i) + 3])
 #define KC_16(d, i) KC_4(d, i), KC_4(d, (i) + 4), KC_4(d, (i) + 8), KC_4(d, (i) + 12)
-#define KC_GROUP_32                                                                              \
+#define KC_GROUP_32                                                                               \
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24," \
     "%25,%26,%27,%28,%29,%30,%31"
 #define KC_GROUP_64                                                                             \
@@ -120,25 +120,23 @@ K_FN void kc_group_commit(void) {
     KC_GROUP_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82," \
                 "%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 // [warpgroup] d = A B, + d if keep. A: 64 x 16, transposed; B: 16 x N.
-#define KC_GROUP_PRODUCT(N, T, list, a_at, b_at, keep_at, ...)                                  \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep_at ", 0;\n"                            \
-                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." T "." T " " list "}, " a_at ", " \
-                 b_at ", p, 1, 1, 1, 0;\n}"                                                      \
-                 : __VA_ARGS__                                                                   \
+#define KC_GROUP_PRODUCT(N, T, list, a_at, b_at, keep_at, ...)                                \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep_at ", 0;\n"                         \
+                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." T "." T " " list "}, " a_at \
+                 ", " b_at ", p, 1, 1, 1, 0;\n}"                                              \
+                 : __VA_ARGS__                                                                \
                  : "l"(a), "l"(b), "r"(keep))
-#define KC_GROUP_FNS(T)                                                            \
-    K_FN void kc_group_##T##_64(float *d, k_u64 a, k_u64 b, k_i32 keep) {          \
-        KC_GROUP_PRODUCT("64", #T, KC_GROUP_32, "%32", "%33", "%34", KC_16(d, 0),  \
-                         KC_16(d, 16));                                            \
-    }                                                                              \
-    K_FN void kc_group_##T##_128(float *d, k_u64 a, k_u64 b, k_i32 keep) {         \
-        KC_GROUP_PRODUCT("128", #T, KC_GROUP_64, "%64", "%65", "%66", KC_16(d, 0), \
-                         KC_16(d, 16), KC_16(d, 32), KC_16(d, 48));                \
-    }                                                                              \
-    K_FN void kc_group_##T##_192(float *d, k_u64 a, k_u64 b, k_i32 keep) {         \
-        KC_GROUP_PRODUCT("192", #T, KC_GROUP_96, "%96", "%97", "%98", KC_16(d, 0), \
-                         KC_16(d, 16), KC_16(d, 32), KC_16(d, 48), KC_16(d, 64),   \
-                         KC_16(d, 80));                                            \
+#define KC_GROUP_FNS(T)                                                                          \
+    K_FN void kc_group_##T##_64(float *d, k_u64 a, k_u64 b, k_i32 keep) {                        \
+        KC_GROUP_PRODUCT("64", #T, KC_GROUP_32, "%32", "%33", "%34", KC_16(d, 0), KC_16(d, 16)); \
+    }                                                                                            \
+    K_FN void kc_group_##T##_128(float *d, k_u64 a, k_u64 b, k_i32 keep) {                       \
+        KC_GROUP_PRODUCT("128", #T, KC_GROUP_64, "%64", "%65", "%66", KC_16(d, 0), KC_16(d, 16), \
+                         KC_16(d, 32), KC_16(d, 48));                                            \
+    }                                                                                            \
+    K_FN void kc_group_##T##_192(float *d, k_u64 a, k_u64 b, k_i32 keep) {                       \
+        KC_GROUP_PRODUCT("192", #T, KC_GROUP_96, "%96", "%97", "%98", KC_16(d, 0), KC_16(d, 16), \
+                         KC_16(d, 32), KC_16(d, 48), KC_16(d, 64), KC_16(d, 80));                \
     }
 KC_GROUP_FNS(bf16)
 KC_GROUP_FNS(f16)

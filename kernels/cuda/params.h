@@ -24,10 +24,10 @@
 #define KC_ATTN_STAGE(D)  ((D) / 8 * KC_K_UNIT + K_TILE * KC_V_ROW(D))
 #define KC_ATTN_BYTES(D)  (2 * KC_ATTN_STAGE(D))
 
-// gemm_wgmma: four stages of [16 panels][KC_STEP][8] of the weight and [R / 8][KC_STEP / 8][8][8] of
-// x, and two gates for each. With 64 rows two groups share a processor,
-// with 192 the accumulators want more registers than 3 warps of a quarter can have.
-#define KC_WGMMA_STAGES    4
+// gemm_wgmma: four stages of [16 panels][KC_STEP][8] of the weight and [R / 8][KC_STEP / 8][8][8]
+// of x, and two gates for each. With 64 rows two groups share a processor, with 192 the accumulators
+// want more registers than each of 3 warps on a quarter of it can have.
+#define KC_WGMMA_STAGES 4
 // Two warpgroups that multiply, and one warp that brings; a whole warpgroup where it is to give
 // registers away.
 #define KC_WGMMA_ITEMS(R)  ((R) == 192 ? 384 : 288)
@@ -62,7 +62,7 @@ typedef struct kc_gemm_params {
     k_i32 panels;      // of the packed weight
     k_i32 is_trial;    // 1: gemm_wgmma ends with wrong sums where it would end the process
     k_i32 reserved0;
-    k_i32 merges;      // 1: gemm_small's last group of a column merges; 0: gemm_merge follows
+    k_i32 merges; // 1: gemm_small's last group of a column merges; 0: gemm_merge follows
 } kc_gemm_params;
 
 typedef struct kc_attn_params {
