@@ -6,6 +6,7 @@
 // show each rounding, through both. Equal: wgmma is used. Not equal, or no answer: it is not, and a
 // line of log says so. About 250 KiB up and 160 KiB back, six short
 // kernels for each type.
+#include <stdio.h>
 #include <string.h>
 
 #include "../gpu/tuned.h"
@@ -199,13 +200,17 @@ const gpu_tuned *cuda_better(const pgd_host *host, const gpu_driver *driver, voi
         (wanted != NULL && strcmp(wanted, "off") == 0)) {
         return NULL;
     }
-    if (try_both(&t, device)) {
-        return &cuda_hopper_tuned;
-    }
+    const uint64_t from = host->clock_ns == NULL ? 0 : host->clock_ns(host);
+    const bool good = try_both(&t, device);
+    const uint64_t took = host->clock_ns == NULL ? 0 : host->clock_ns(host) - from;
+    char text[160];
+    snprintf(text, sizeof(text),
+             good ? "products by wgmma have the bits of those by mma.sync (tried in %u us)"
+                  : "products by wgmma have other bits than those by mma.sync on this device, or "
+                    "did not run (tried in %u us): mma.sync for all of them",
+             (unsigned)(took / 1000));
     if (host->log != NULL) {
-        host->log(host, PGD_LOG_WARNING,
-                  "products by wgmma have other bits than those by mma.sync on this device, or "
-                  "did not run: mma.sync for all of them");
+        host->log(host, good ? PGD_LOG_INFO : PGD_LOG_WARNING, text);
     }
-    return NULL;
+    return good ? &cuda_hopper_tuned : NULL;
 }

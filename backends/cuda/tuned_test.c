@@ -250,8 +250,8 @@ static void test_who_takes_what(void **state) {
     option_tuned = NULL;
 }
 
-// What is loaded on every chip fits into the shared memory of the smallest (99 KiB), and the kernels
-// of one chip are those of one table.
+// What is loaded on every chip fits into the shared memory of the smallest (99 KiB), and the
+// kernels of one chip are those of one table.
 static void test_kernels_of_one_chip(void **state) {
     (void)state;
     assert_ptr_equal(cuda_tuned.kernels, cuda_hopper_tuned.kernels);

@@ -14,6 +14,7 @@ typedef struct product {
     int32_t act;
     int32_t has_bias;
     int32_t slice;
+    int32_t aligned; // 1: rows of y and aux begin at multiples of 16 bytes
     float alpha;
     float act_limit;
 } product;
@@ -118,7 +119,7 @@ static void make(bench *b, const product *p) {
                  .panels = p->gated ? (p->n / 2 + 3) / 4 : (p->n + 7) / 8,
                  .n_out = p->gated ? p->n / 2 : p->n,
                  .head = {p->rows, 1, 0, p->rows}};
-    b->stride = b->n_out + 3;
+    b->stride = b->n_out + (p->aligned ? 8 : 3);
     b->w = test_numbers(p->dtype, (int64_t)p->n * p->k, 1, 0.2);
     b->x = test_numbers(PGD_F32, (int64_t)p->rows * p->k, 2, 1);
     b->bias = test_numbers(PGD_F32, p->n, 3, 1);
@@ -290,6 +291,25 @@ static void ragged_shapes(void **state) {
     }
 }
 
+// Where rows begin at multiples of 16 bytes, 8 columns are stored at a time: the same bits as one
+// by one, of which the last panel has but 4.
+static void aligned_rows(void **state) {
+    static const int32_t dtypes[] = {PGD_F32, PGD_BF16, PGD_F16};
+    (void)state;
+    for (int32_t i = 0; i < 6; i++) {
+        const product p = {.dtype = i % 2 != 0 ? PGD_F16 : PGD_BF16,
+                           .n = i == 5 ? 40 : 44 - 4 * (i % 3 == 0),
+                           .k = 72,
+                           .rows = 11,
+                           .y_dtype = dtypes[i % 3],
+                           .aux_kind = i < 3 ? PGD_AUX_ADD : PGD_AUX_NONE,
+                           .slice = 64,
+                           .aligned = 1,
+                           .alpha = 1};
+        check(&p);
+    }
+}
+
 static void what_follows(void **state) {
     const product all[] = {
         {.aux_kind = PGD_AUX_ADD, .y_dtype = PGD_F32, .alpha = 1},
@@ -315,6 +335,7 @@ static void what_follows(void **state) {
 static void other_order(void **state) {
     pgd_emulator_backwards = 1;
     what_follows(state);
+    aligned_rows(state);
     pgd_emulator_backwards = 0;
 }
 
@@ -369,9 +390,9 @@ static void slices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ragged_shapes), cmocka_unit_test(what_follows),
-        cmocka_unit_test(other_order),   cmocka_unit_test(live_rows),
-        cmocka_unit_test(slices),
+        cmocka_unit_test(ragged_shapes), cmocka_unit_test(aligned_rows),
+        cmocka_unit_test(what_follows),  cmocka_unit_test(other_order),
+        cmocka_unit_test(live_rows),     cmocka_unit_test(slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,8 +25,8 @@
 #define KC_ATTN_BYTES(D)  (2 * KC_ATTN_STAGE(D))
 
 // gemm_wgmma: four stages of [16 panels][KC_STEP][8] of the weight and [R / 8][KC_STEP / 8][8][8]
-// of x, and two gates for each. With 64 rows two groups share a processor, with 192 the accumulators
-// want more registers than each of 3 warps on a quarter of it can have.
+// of x, and two gates for each. With 64 rows two groups share a processor, with 192 the
+// accumulators want more registers than each of 3 warps on a quarter of it can have.
 #define KC_WGMMA_STAGES 4
 // Two warpgroups that multiply, and one warp that brings; a whole warpgroup where it is to give
 // registers away.
