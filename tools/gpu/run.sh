@@ -139,8 +139,8 @@ else
     for shape in llama-3.2-1b llama-3.1-8b; do
         model=synthetic:$shape
         bench $shape-b1 $model --batch-size 1 --input-len 128 --output-len 129 --repeat 1
-        bench_with overlap=on $shape-b1-overlap $model --batch-size 1 --input-len 128 --output-len 129 \
-            --repeat 1
+        bench_with overlap=on $shape-b1-overlap $model --batch-size 1 --input-len 128 \
+            --output-len 129 --repeat 1
         bench $shape-b64 $model --batch-size 64 --input-len 16 --context 1024 --output-len 33 \
             --max-num-seqs 64 --repeat 1 --warmup 0
         bench $shape-b256 $model --batch-size 256 --input-len 16 --context 1024 --output-len 17 \
