@@ -35,6 +35,7 @@ typedef struct kc_words {
 #define KC_KERNEL_(name, P, w) \
     extern "C" __global__ void __launch_bounds__(w) pgd_cuda_##name(KC_ARGS(P))
 #define KC_UNROLL     _Pragma("unroll")
+#define KC_ROLLED     _Pragma("unroll 1")
 #define KC_DYNAMIC(n) extern __shared__ __align__(128) k_u8 n[]
 #define KC_MMA(c, a, b0, b1, T)                                                 \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." T "." T ".f32 {%0,%1,%2,%3}, " \
@@ -88,6 +89,12 @@ K_FN void kc_store4(float *p, float a, float b, float c, float d) {
 }
 K_FN float kc_swap(float v, k_i32 mask) {
     return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+K_FN float kc_from(float v, k_i32 lane) {
+    return __shfl_sync(0xffffffffu, v, lane);
+}
+K_FN void kc_store(k_u8 *p, kc_words v) {
+    *(uint4 *)p = make_uint4(v.w[0], v.w[1], v.w[2], v.w[3]);
 }
 K_FN k_u32 kc_low(k_u32 a, k_u32 b) {
     return __byte_perm(a, b, 0x5410);
