@@ -34,6 +34,10 @@ typedef struct kc_words {
 #define KC_KERNEL(name, P, w) KC_KERNEL_(name, P, w)
 #define KC_KERNEL_(name, P, w) \
     extern "C" __global__ void __launch_bounds__(w) pgd_cuda_##name(KC_ARGS(P))
+// With registers for so many groups on a processor at once.
+#define KC_KERNEL_OF(name, P, w, n) KC_KERNEL_OF_(name, P, w, n)
+#define KC_KERNEL_OF_(name, P, w, n) \
+    extern "C" __global__ void __launch_bounds__(w, n) pgd_cuda_##name(KC_ARGS(P))
 #define KC_UNROLL     _Pragma("unroll")
 #define KC_ROLLED     _Pragma("unroll 1")
 #define KC_DYNAMIC(n) extern __shared__ __align__(128) k_u8 n[]

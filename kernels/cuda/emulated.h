@@ -13,6 +13,7 @@
         kc_need_after();                                                    \
     }                                                                       \
     static void body_##name(KC_ARGS(P))
+#define KC_KERNEL_OF(name, P, w, n) KC_KERNEL(name, P, w)
 #define KC_UNROLL
 #define KC_ROLLED
 enum { KC_ITEMS = 256 };

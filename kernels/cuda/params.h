@@ -89,7 +89,7 @@ typedef struct kc_gemm_params {
     k_i32 merges;      // 1: gemm_small's last group of a column merges; 0: gemm_merge follows
     k_i64 best_at;     // KC_TAIL_BEST: [rows.n][groups 0] u64 of memory 6, kc_best_of
     k_i32 tail;        // KC_TAIL_..., of gemm_small with merges or one slice
-    k_i32 x_plain;     // 1: rows of x in the weight's dtype, not packed; gemm_small_*_r8 only
+    k_i32 x_plain;     // 1: x in the weight's dtype, not packed; gemm_small_*_r8, k a multiple of 64
     kc_heads heads;    // KC_TAIL_HEADS
 } kc_gemm_params;
 
