@@ -1,7 +1,9 @@
 // The tensor-core kernels (kernels/cuda) as the shared op layer asks for them: whether a device has
 // them, which products are theirs, and their launches.
 //
-//   x -> pack_x -> gemm_small (few rows; slices merged by the last group) or gemm_large -> y
+//   x -> pack_x, or the norm -> gemm_small (few rows; slices merged by the last group) or gemm_large
+//
+// What stands around a product in an op: tuned_fused.c.
 #include "../gpu/tuned.h"
 
 #include <stdio.h>
@@ -60,9 +62,9 @@ static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64
     return w->dtype == PGD_BF16 ? "mma_bf16" : "mma_f16";
 }
 
-// x in the order in which the products read it, at the start of scratch.
-static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
-                   const pgd_tensor *x) {
+// x in the order in which the products read it, at the start of scratch; of steps of `least` rows on.
+static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w, const pgd_tensor *x,
+                   int32_t least) {
     const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x];
     gpu_work work = gpu_work_of(op, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x, 1, 1);
     kc_pack_x_params params = {.x = gpu_bind(op, &work, 1, "x", x),
@@ -72,16 +74,32 @@ static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
                                .dtype = w->dtype};
     params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
     work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
+    work.when = GPU_IF_BETWEEN;
+    work.rows_least = least;
+    work.rows_most = INT32_MAX;
     gpu_emit(op, &work, &params);
 }
 
+// What a kernel for few rows takes beside what all take: parts of slices, and what follows.
+static void set_small(gpu_op *op, gpu_work *work, kc_gemm_params *p, const cuda_product *product,
+                      gpu_product *of) {
+    p->g.rows.n = p->g.rows.n < product->small_cap ? p->g.rows.n : product->small_cap;
+    work->launch.memories[6] = work->launch.memories[2];
+    work->launch.memories[7] = op->x->queue->counters;
+    cuda_tuned_set_tail(op, work, p, of);
+}
+
 static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
-                         const pgd_weight *weight, const pgd_tensor *x) {
+                         const pgd_weight *weight, const pgd_tensor *x, gpu_product *of) {
     const pgd_weight_desc *w = &weight->desc;
+    const bool is_packed = of != NULL && of->norm_w->rank != 0; // by the norm
+    const bool reads_x = !is_packed && x->dtype == w->dtype && w->k % KC_STEP == 0;
     cuda_product p;
     cuda_choose_product(w->dtype, (int32_t)w->n, (int32_t)w->k, plain->w.layout == K_LAYOUT_GATED,
                         x->shape[0], &p);
-    pack_x(op, &p, w, x);
+    if (!is_packed) {
+        pack_x(op, &p, w, x, reads_x ? p.choices[0].rows_most + 1 : 1);
+    }
     for (int32_t i = 0; i < CUDA_CHOICES; i++) {
         const cuda_choice *c = &p.choices[i];
         gpu_work work = *made;
@@ -93,10 +111,12 @@ static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *
                                  .panels = p.panels,
                                  .merges = p.n_slices > 1};
         params.g.x = (k_view){.at = scratch.at, .s0 = p.k_pad, .dtype = w->dtype};
-        if (c->rows_axis == 2) { // few rows: the stride of parts
-            params.g.rows.n = params.g.rows.n < p.small_cap ? params.g.rows.n : p.small_cap;
-            work.launch.memories[6] = work.launch.memories[2];
-            work.launch.memories[7] = op->x->queue->counters;
+        if (c->rows_axis == 2) {
+            set_small(op, &work, &params, &p, of);
+        }
+        if (i == 0 && reads_x) { // the kernel for fewest rows takes them as they are
+            params.g.x = gpu_bind(op, &work, 2, "x", x);
+            params.x_plain = 1;
         }
         work.launch.kernel = PGD_PORTABLE_COUNT + c->kernel;
         memcpy(work.launch.groups, c->groups, sizeof(c->groups));
@@ -117,6 +137,10 @@ const gpu_tuned cuda_tuned = {
     .dot_dtype = PGD_BF16,
     .product = product,
     .emit_product = emit_product,
+    .emit_front = cuda_tuned_emit_front,
+    .emit_norm = cuda_tuned_emit_norm,
+    .best = cuda_tuned_best,
+    .emit_draw = cuda_tuned_emit_draw,
     .attention = cuda_tuned_attention,
     .emit_attention = cuda_tuned_emit_attention,
 };

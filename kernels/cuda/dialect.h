@@ -137,6 +137,9 @@ K_FN void kc_after(void) {
 K_FN k_u32 kc_count(k_u32 *counter) {
     return atomicAdd(counter, 1u);
 }
+K_FN void kc_add(k_u32 *counter, k_u32 v) {
+    atomicAdd(counter, v);
+}
 K_FN void kc_fence(void) {
     __threadfence();
 }

@@ -16,7 +16,7 @@
 #define KC_KERNEL_OF(name, P, w, n) KC_KERNEL(name, P, w)
 #define KC_UNROLL
 #define KC_ROLLED
-enum { KC_ITEMS = 256 };
+enum { KC_ITEMS = 512 };
 // Items that have said kc_after.
 static unsigned char kc_is_after[KC_ITEMS];
 
@@ -268,6 +268,10 @@ static inline float kc_of_f16(k_u32 bits) {
 
 static inline k_u32 kc_count(k_u32 *counter) {
     return (*counter)++;
+}
+
+static inline void kc_add(k_u32 *counter, k_u32 v) {
+    *counter += v;
 }
 
 static inline void kc_fence(void) {

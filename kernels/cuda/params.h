@@ -12,6 +12,7 @@
 #define KC_HEADS   16  // most query heads a group of attn_decode takes
 #define KC_PREFILL 64  // rows (token, head) of a group of attn_prefill
 #define KC_NORM    256 // items of norm: each takes 8 neighbours of every 2048
+#define KC_DRAW    512 // items of draw: each takes 4 neighbours of every 2048
 
 // What gemm_small does with the columns of a group behind their sums.
 #define KC_TAIL_STORE 0 // y
@@ -78,6 +79,14 @@ typedef struct kc_heads {
     float eps;
     k_i32 zero;
 } kc_heads;
+
+// A draw: change and draw in one.
+typedef struct kc_draw_params {
+    k_sample_params s;
+    k_i64 best_at; // [rows][n_best] u64 of memory 2: the best columns of each row (KC_TAIL_BEST)
+    k_i32 n_best;  // 0: the logits are looked through
+    k_i32 zero;
+} kc_draw_params;
 
 typedef struct kc_gemm_params {
     k_gemm_params g;   // x: what pack_x wrote (at, s0), or with x_plain x itself

@@ -23,7 +23,7 @@ void __sanitizer_finish_switch_fiber(void *fake_stack_save, const void **bottom_
                                      size_t *size_old);
 #endif
 
-enum { STACK_BYTES = 128 * 1024, MOST_ITEMS = 256 };
+enum { STACK_BYTES = 128 * 1024, MOST_ITEMS = 512 };
 
 typedef void *jump[5]; // of __builtin_setjmp
 
