@@ -56,8 +56,8 @@ static bool has_heads(const gpu_work *made, const k_gemm_params *g, const gpu_pr
     const int32_t first[3] = {0, h->q_heads, h->q_heads + h->k_heads};
     for (int i = 0; i < 3; i++) {
         if (of->heads_work->launch.memories[1 + i] != made->launch.memories[3] ||
-            views[i]->dtype != g->y.dtype || views[i]->s0 != g->y.s0 ||
-            views[i]->s1 != h->q_dim || views[i]->at != g->y.at + first[i] * h->q_dim * item) {
+            views[i]->dtype != g->y.dtype || views[i]->s0 != g->y.s0 || views[i]->s1 != h->q_dim ||
+            views[i]->at != g->y.at + first[i] * h->q_dim * item) {
             return false;
         }
     }

@@ -137,8 +137,7 @@ pgd_status gpu_op_gemm_add(const pgd_exec *x, const pgd_gemm_add_args *a) {
 // The norm, unless the product's kernels make it.
 static pgd_status run_front(const pgd_exec *x, const gpu_product *p) {
     uint64_t bytes = 0;
-    if (p->norm_w->rank == 0 ||
-        gpu_tuned_product(x->dev, &p->w->desc, p->normed, &bytes) != NULL) {
+    if (p->norm_w->rank == 0 || gpu_tuned_product(x->dev, &p->w->desc, p->normed, &bytes) != NULL) {
         return PGD_OK;
     }
     const pgd_rmsnorm_args norm = {.size = sizeof(norm),

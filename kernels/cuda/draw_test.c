@@ -40,8 +40,8 @@ static void make(stage *g, int32_t n, uint64_t seed) {
     g->state = calloc((size_t)STATES * (size_t)n, sizeof(int32_t));
     g->scratch = test_room((int64_t)ROWS * n * 4 + (int64_t)ROWS * (n / TILE + 1) * 8);
     for (int64_t i = 0; i < (int64_t)ROWS * n; i++) { // a sum of three, so that few are large
-        const double v = (double)test_number(&rng) + (double)test_number(&rng) +
-                         (double)test_number(&rng);
+        const double v =
+            (double)test_number(&rng) + (double)test_number(&rng) + (double)test_number(&rng);
         g->logits[i] = (float)(v * 5);
     }
     for (int32_t i = 0; i < n; i++) {
@@ -143,24 +143,23 @@ static void keep_best(stage *g, char *to) {
 
 static void run(stage *g, int32_t keeps) {
     const int64_t best_at = ((int64_t)ROWS * g->n * 4 + 7) / 8 * 8;
-    kc_draw_params p = {
-        .s = {.draw = {.x = {.s0 = g->n, .dtype = K_F32},
-                       .out_slot_at = offsetof(step, out_slot),
-                       .last_at = offsetof(step, last),
-                       .sampled_at = offsetof(step, sampled),
-                       .rows = {.mode = 2, .n = ROWS},
-                       .n = g->n,
-                       .n_slots = SLOTS,
-                       .cap_out = ROWS},
-              .work = {.s0 = g->n, .dtype = K_F32},
-              .state = {.s0 = g->n, .dtype = K_F32},
-              .sampling_at = offsetof(step, sampling),
-              .mask_at = offsetof(step, mask),
-              .bias_at = offsetof(step, bias),
-              .sampling_stride = sizeof(pgd_sampling),
-              .n_state = STATES},
-        .best_at = best_at,
-        .n_best = keeps ? (g->n + TILE - 1) / TILE : 0};
+    kc_draw_params p = {.s = {.draw = {.x = {.s0 = g->n, .dtype = K_F32},
+                                       .out_slot_at = offsetof(step, out_slot),
+                                       .last_at = offsetof(step, last),
+                                       .sampled_at = offsetof(step, sampled),
+                                       .rows = {.mode = 2, .n = ROWS},
+                                       .n = g->n,
+                                       .n_slots = SLOTS,
+                                       .cap_out = ROWS},
+                              .work = {.s0 = g->n, .dtype = K_F32},
+                              .state = {.s0 = g->n, .dtype = K_F32},
+                              .sampling_at = offsetof(step, sampling),
+                              .mask_at = offsetof(step, mask),
+                              .bias_at = offsetof(step, bias),
+                              .sampling_stride = sizeof(pgd_sampling),
+                              .n_state = STATES},
+                        .best_at = best_at,
+                        .n_best = keeps ? (g->n + TILE - 1) / TILE : 0};
     void *const m[8] = {&g->step, g->logits, g->scratch, g->ids, NULL, NULL, NULL, g->state};
     if (keeps) {
         keep_best(g, g->scratch + best_at);
@@ -182,8 +181,8 @@ static void check(stage *g) {
         take(g, &got);
         for (int32_t r = 0; r < ROWS; r++) {
             if (got.ids[r] != want.ids[r]) {
-                fail_msg("n %d, row %d, best kept %d: token %d, not %d", g->n, r, keeps,
-                         got.ids[r], want.ids[r]);
+                fail_msg("n %d, row %d, best kept %d: token %d, not %d", g->n, r, keeps, got.ids[r],
+                         want.ids[r]);
             }
         }
         assert_memory_equal(&got, &want, sizeof(got));

@@ -61,10 +61,10 @@ typedef struct kc_norm_params {
 // three are addresses: their memories are beyond the eight (gpu_launch, others).
 #define KC_HEADS_OTHERS 3
 typedef struct kc_heads {
-    k_i64 table;   // f32 [table_rows, rot_dim / 2, 2]
-    k_i64 q_norm;  // f32 [dim]
+    k_i64 table;  // f32 [table_rows, rot_dim / 2, 2]
+    k_i64 q_norm; // f32 [dim]
     k_i64 k_norm;
-    k_cache cache; // memory 5
+    k_cache cache;      // memory 5
     k_i64 positions_at; // of the batch
     k_i64 slots_at;
     k_i32 q_heads;
@@ -98,8 +98,8 @@ typedef struct kc_gemm_params {
     k_i32 merges;      // 1: gemm_small's last group of a column merges; 0: gemm_merge follows
     k_i64 best_at;     // KC_TAIL_BEST: [rows.n][groups 0] u64 of memory 6, kc_best_of
     k_i32 tail;        // KC_TAIL_..., of gemm_small with merges or one slice
-    k_i32 x_plain;     // 1: x in the weight's dtype, not packed; gemm_small_*_r8, k a multiple of 64
-    kc_heads heads;    // KC_TAIL_HEADS
+    k_i32 x_plain;  // 1: x in the weight's dtype, not packed; gemm_small_*_r8, k a multiple of 64
+    kc_heads heads; // KC_TAIL_HEADS
 } kc_gemm_params;
 
 typedef struct kc_attn_params {

@@ -46,7 +46,8 @@ typedef struct stage {
 } stage;
 
 static int64_t cache_bytes(const scene *s) {
-    return (int64_t)BLOCKS * 2 * s->kv_heads * TOKENS * s->dim * (s->cache_dtype == PGD_F32 ? 4 : 2);
+    return (int64_t)BLOCKS * 2 * s->kv_heads * TOKENS * s->dim *
+           (s->cache_dtype == PGD_F32 ? 4 : 2);
 }
 
 static void make(stage *g, const scene *s) {
@@ -138,8 +139,8 @@ static kc_gemm_params params_of(const stage *g, int32_t tail) {
 
 static void launch(stage *g, int32_t kernel, kc_gemm_params *p, void *y, void *cache) {
     const int32_t rows = (int32_t)pgd_cuda_kernels[kernel].rows;
-    void *const m[8] = {&g->step, g->packed, p->x_plain ? g->x : g->x_packed, y,
-                        g->bias,  cache,     g->parts,                        g->counters};
+    void *const m[8] = {&g->step, g->packed,  p->x_plain ? g->x : g->x_packed, y, g->bias, cache,
+                        g->parts, g->counters};
     p->g.x.s0 = p->x_plain ? g->is->k : p->g.x.s0;
     test_launch(kernel, (uint32_t)(p->panels + 31) / 32, (uint32_t)p->n_slices,
                 (uint32_t)((ROWS + rows - 1) / rows), m, p);
@@ -156,34 +157,32 @@ static void unfused(stage *g, void *y, void *cache) {
     launch(g, PGD_CUDA_gemm_small_bf16_r32, &p, y, NULL);
     const int64_t k_at = (int64_t)s->q_heads * s->dim * item;
     const int64_t v_at = k_at + (int64_t)s->kv_heads * s->dim * item;
-    const k_heads_params h = {
-        .q = {.s0 = g->n, .s1 = s->dim, .dtype = s->y_dtype},
-        .k = {.at = k_at, .s0 = g->n, .s1 = s->dim, .dtype = s->y_dtype},
-        .v = {.at = v_at, .s0 = g->n, .s1 = s->dim, .dtype = s->y_dtype},
-        .cache = cache_of(s),
-        .positions_at = offsetof(step, positions),
-        .slots_at = offsetof(step, slots),
-        .k_norm_at = (int64_t)s->dim * (int64_t)sizeof(float),
-        .rows = {.mode = 1, .n = ROWS},
-        .q_heads = s->q_heads,
-        .k_heads = s->kv_heads,
-        .q_dim = s->dim,
-        .k_dim = s->dim,
-        .v_dim = s->dim,
-        .table_rows = TABLE_ROWS,
-        .cap_tokens = ROWS,
-        .rot_dim = s->rot_dim,
-        .style = s->style,
-        .sections = {s->sections[0], s->sections[1]},
-        .has_norms = s->has_norms,
-        .writes = 1,
-        .eps = 1e-5F};
-    k_u8 *const m[8] = {(k_u8 *)&g->step, y, y, y, (k_u8 *)g->table, (k_u8 *)g->norms,
+    const k_heads_params h = {.q = {.s0 = g->n, .s1 = s->dim, .dtype = s->y_dtype},
+                              .k = {.at = k_at, .s0 = g->n, .s1 = s->dim, .dtype = s->y_dtype},
+                              .v = {.at = v_at, .s0 = g->n, .s1 = s->dim, .dtype = s->y_dtype},
+                              .cache = cache_of(s),
+                              .positions_at = offsetof(step, positions),
+                              .slots_at = offsetof(step, slots),
+                              .k_norm_at = (int64_t)s->dim * (int64_t)sizeof(float),
+                              .rows = {.mode = 1, .n = ROWS},
+                              .q_heads = s->q_heads,
+                              .k_heads = s->kv_heads,
+                              .q_dim = s->dim,
+                              .k_dim = s->dim,
+                              .v_dim = s->dim,
+                              .table_rows = TABLE_ROWS,
+                              .cap_tokens = ROWS,
+                              .rot_dim = s->rot_dim,
+                              .style = s->style,
+                              .sections = {s->sections[0], s->sections[1]},
+                              .has_norms = s->has_norms,
+                              .writes = 1,
+                              .eps = 1e-5F};
+    k_u8 *const m[8] = {(k_u8 *)&g->step, y,    y, y, (k_u8 *)g->table, (k_u8 *)g->norms,
                         (k_u8 *)g->norms, cache};
     const k_u32 groups[3] = {(k_u32)(s->q_heads + s->kv_heads), ROWS, 1};
-    assert_int_equal(pgd_emulator_run(pgd_emulated_kernels[PGD_PORTABLE_heads], groups,
-                                      K_WG, m, &h),
-                     0);
+    assert_int_equal(
+        pgd_emulator_run(pgd_emulated_kernels[PGD_PORTABLE_heads], groups, K_WG, m, &h), 0);
 }
 
 static void check_heads(const scene *s) {
@@ -192,8 +191,8 @@ static void check_heads(const scene *s) {
     make(&g, s);
     const size_t y_bytes = ROWS * (size_t)g.n * item, c_bytes = (size_t)cache_bytes(s);
     char *want = test_room((int64_t)y_bytes), *want_cache = test_room((int64_t)c_bytes);
-    g.step.slots[4] = -1;                // nothing is written for it
-    g.step.slots[9] = BLOCKS * TOKENS;   // nor for a block that there is not
+    g.step.slots[4] = -1;              // nothing is written for it
+    g.step.slots[9] = BLOCKS * TOKENS; // nor for a block that there is not
     unfused(&g, want, want_cache);
     for (int32_t i = PGD_CUDA_gemm_small_bf16_r8; i <= PGD_CUDA_gemm_small_bf16_r64; i++) {
         char *y = test_room((int64_t)y_bytes), *cache = test_room((int64_t)c_bytes);
@@ -248,11 +247,8 @@ static void assert_near(double got, double want, double most, const char *what, 
 }
 
 static pgd_tensor vector(float *p, int32_t n) {
-    return (pgd_tensor){.offset = (uint64_t)(uintptr_t)p,
-                        .dtype = PGD_F32,
-                        .rank = 1,
-                        .shape = {n},
-                        .stride = {1}};
+    return (pgd_tensor){
+        .offset = (uint64_t)(uintptr_t)p, .dtype = PGD_F32, .rank = 1, .shape = {n}, .stride = {1}};
 }
 
 static void expect(stage *g, void *qkv, unsigned char *cache) {
@@ -322,10 +318,10 @@ static void heads_are_close_to_the_reference(void **state) {
             const int64_t from = ((int64_t)block * 2 * TOKENS + token) * s->kv_heads + head;
             assert_near(pgd_ref_load(PGD_BF16, cache, at + (d / 8 * TOKENS + token) * 8 + d % 8),
                         pgd_ref_load(PGD_BF16, ref, from * s->dim + d), 4, "k", r, i);
-            assert_near(pgd_ref_load(PGD_BF16, cache, at + c.v_at / 2 + token * s->dim + d),
-                        pgd_ref_load(PGD_BF16, ref,
-                                     (from + (int64_t)TOKENS * s->kv_heads) * s->dim + d),
-                        4, "v", r, i);
+            assert_near(
+                pgd_ref_load(PGD_BF16, cache, at + c.v_at / 2 + token * s->dim + d),
+                pgd_ref_load(PGD_BF16, ref, (from + (int64_t)TOKENS * s->kv_heads) * s->dim + d), 4,
+                "v", r, i);
         }
     }
     free(cache);
@@ -352,9 +348,16 @@ static void set_traps(stage *g) {
     const int32_t k = g->is->k;
     for (int32_t i = 0; i < k; i++) {
         for (int32_t twin = 0; twin < 3; twin++) { // columns 7, 300 and 599 are one
-            g->packed[((size_t)((twin == 0 ? 7 : twin == 1 ? 300 : 599) / 8) * (size_t)k +
-                       (size_t)i) * 8 +
-                      (twin == 0 ? 7 : twin == 1 ? 4 : 7)] = (uint16_t)(i % 2 == 0 ? 0x4000 : 0xc000);
+            g->packed[((size_t)((twin == 0   ? 7
+                                 : twin == 1 ? 300
+                                             : 599) /
+                                8) *
+                           (size_t)k +
+                       (size_t)i) *
+                          8 +
+                      (twin == 0   ? 7
+                       : twin == 1 ? 4
+                                   : 7)] = (uint16_t)(i % 2 == 0 ? 0x4000 : 0xc000);
         }
     }
     for (int32_t i = 0; i < k; i++) {
@@ -427,10 +430,8 @@ static void rows_that_are_not_packed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_are_two_kernels_in_one),
-        cmocka_unit_test(other_order),
-        cmocka_unit_test(heads_are_close_to_the_reference),
-        cmocka_unit_test(the_best_of_each_row),
+        cmocka_unit_test(heads_are_two_kernels_in_one),     cmocka_unit_test(other_order),
+        cmocka_unit_test(heads_are_close_to_the_reference), cmocka_unit_test(the_best_of_each_row),
         cmocka_unit_test(rows_that_are_not_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
