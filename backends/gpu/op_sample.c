@@ -194,7 +194,7 @@ static void check_rows(gpu_op *op, const pgd_sample_args *a) {
 static void emit_chunk(gpu_op *op, gpu_work *w, const k_sample_params *p,
                        const best_columns *best) {
     static const int32_t kernels[3] = {PGD_PORTABLE_change, PGD_PORTABLE_draw, PGD_PORTABLE_tell};
-    const gpu_tuned *t = gpu_of(op->d)->tuned;
+    const gpu_tuned *t = p->draw.n < GPU_DRAW_TOKENS ? gpu_of(op->d)->tuned : NULL;
     if (t != NULL && best != NULL) { // steps of few rows have it
         gpu_work few = *w;
         few.when = GPU_IF_BETWEEN;

@@ -10,6 +10,7 @@
 
 enum {
     GPU_MOST_TUNED = 64,
+    GPU_DRAW_TOKENS = 1 << 21, // emit_draw takes rows of fewer
     // Of each queue: zero before a kernel runs and zero again when it has ended.
     GPU_COUNTERS_BYTES = 1 << 20,
 };
