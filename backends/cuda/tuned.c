@@ -1,7 +1,7 @@
 // The tensor-core kernels (kernels/cuda) as the shared op layer asks for them: whether a device has
 // them, which products are theirs, and their launches.
 //
-//   x -> pack_x, or the norm -> gemm_small (few rows; slices merged by the last group) or gemm_large
+//   x -> pack_x or norm -> gemm_small (few rows; slices merged by the last group) or gemm_large
 //
 // What stands around a product in an op: tuned_fused.c.
 #include "../gpu/tuned.h"
@@ -62,7 +62,7 @@ static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64
     return w->dtype == PGD_BF16 ? "mma_bf16" : "mma_f16";
 }
 
-// x in the order in which the products read it, at the start of scratch; of steps of `least` rows on.
+// x in the order in which the products read it, at the start of scratch, for `least` rows or more.
 static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w, const pgd_tensor *x,
                    int32_t least) {
     const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x];

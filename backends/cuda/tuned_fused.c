@@ -1,6 +1,6 @@
 // What stands around a product and is one launch with it, or one where there were two: the norm in
-// front that packs (kernels/cuda/norm.k), heads and best columns behind it (tail.k), and the draw of
-// a token (draw.k).
+// front that packs (kernels/cuda/norm.k), heads and best columns behind it (tail.k), and the draw
+// of a token (draw.k).
 //
 //   qkv      norm -> gemm_small with heads      | more than 64 rows: norm -> gemm_large -> heads
 //   gate_up  norm -> gemm_small with SiLU

@@ -15,7 +15,7 @@ uint64_t gpu_sample_scratch(const pgd_tensor *logits) {
     return (uint64_t)rows * (uint64_t)logits->shape[1] * sizeof(float);
 }
 
-// Best columns of a row that a product keeps for the draw: u64 [rows][n] behind the scratch of both.
+// Best columns of rows that a product keeps for the draw: u64 [rows][n] behind the scratch of both.
 typedef struct best_columns {
     uint64_t at; // in scratch
     uint64_t bytes;

@@ -30,11 +30,11 @@
 //
 // **Behind a product of few rows** (params.h, tail) gemm_small does in the same launch, with merges
 // or with one slice:
-//   KC_TAIL_HEADS  what `heads` does behind qkv: q into y, k and v into the cache (memory 5, in place
-//                  of aux) and not into y. Heads of 64 or 128, q | k | v in y. Table and norms are
+//   KC_TAIL_HEADS  what `heads` does behind qkv: q into y, k and v into the cache (memory 5, for
+//                  aux) and not into y. Heads of 64 or 128, q | k | v in y. Table and norms are
 //                  addresses in the parameters.
-//   KC_TAIL_BEST   of logits (no bias, no activation, y f32) beside y the best column of each row of
-//                  a group, a u64, larger = better, 0 = none, for `draw`.
+//   KC_TAIL_BEST   of logits (no bias, no activation, y f32) beside y the best column of each row
+//                  of a group, a u64, larger = better, 0 = none, for `draw`.
 // gemm_large has no tail: `heads` is launched behind it, and `draw` looks through the logits.
 //
 // **Programmatic dependent launch.** An item of a kernel lets the next kernel come, and waits for
