@@ -4,6 +4,7 @@
 #define PGD_BACKENDS_CUDA_CUDA_H
 
 #include "../gpu/stream.h"
+#include "cuda/kernels.h"
 
 enum { // CUdevice_attribute
     CUDA_MULTIPROCESSOR_COUNT = 16,
@@ -91,6 +92,14 @@ const char *cuda_tuned_attention(const pgd_attn_args *a, const pgd_kv_desc *kv, 
                                  uint64_t *out_scratch);
 void cuda_tuned_emit_attention(gpu_op *op, const gpu_work *made, const k_attn_params *p,
                                const pgd_attn_args *a);
+// tuned_fused.c: as in tuned.h, but the last.
+void cuda_tuned_emit_norm(gpu_op *op, const gpu_work *made, const k_norm_params *p);
+void cuda_tuned_emit_front(gpu_op *op, const gpu_product *of, bool writes);
+int32_t cuda_tuned_best(const pgd_weight_desc *w, int32_t *out_rows);
+void cuda_tuned_emit_draw(gpu_op *op, const gpu_work *made, const k_sample_params *p,
+                          int64_t best_at, int32_t n_best);
+// What follows a product of few rows, if `of` asks for it (NULL: nothing) and it fits.
+void cuda_tuned_set_tail(gpu_op *op, gpu_work *work, kc_gemm_params *p, gpu_product *of);
 
 extern const gpu_driver cuda_driver;
 

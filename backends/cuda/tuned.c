@@ -1,8 +1,10 @@
 // The tensor-core kernels (kernels/cuda) as the shared op layer asks for them: whether a device has
 // them, which products are theirs, and their launches.
 //
-//   x -> pack_x -> gemm_small (few rows; slices merged by the last group) or gemm_large -> y
-//   x -> pack_x_cores -> gemm_wgmma -> y for many rows on sm_90, where trial.c found it right
+//   x -> pack_x or norm -> gemm_small (few rows; slices merged by the last group) or gemm_large
+//   x -> pack_x_cores -> gemm_wgmma for many rows on sm_90, where trial.c found it right
+//
+// What stands around a product in an op: tuned_fused.c.
 #include "../gpu/tuned.h"
 
 #include <stdio.h>
@@ -73,9 +75,9 @@ static const char *hopper_product(const pgd_weight_desc *w, const pgd_tensor *x,
     return product_of(CUDA_WGMMA, w, x, out_scratch);
 }
 
-// x in the order in which the products read it, at the start of scratch.
-static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
-                   const pgd_tensor *x) {
+// x in the order in which the products read it, at the start of scratch, for `least` rows or more.
+static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w, const pgd_tensor *x,
+                   int32_t least) {
     const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x];
     gpu_work work = gpu_work_of(op, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x, 1, 1);
     kc_pack_x_params params = {.x = gpu_bind(op, &work, 1, "x", x),
@@ -85,32 +87,55 @@ static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
                                .dtype = w->dtype};
     params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
     work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
-    if (p->x_step > 0) {
-        work.when = GPU_IF_BETWEEN;
-        work.rows_least = 1;
-        work.rows_most = CUDA_SMALL_ROWS;
-    }
+    work.when = GPU_IF_BETWEEN;
+    work.rows_least = least;
+    work.rows_most = p->x_step > 0 ? CUDA_SMALL_ROWS : INT32_MAX;
     gpu_emit(op, &work, &params);
-    if (p->x_step > 0) {
-        k = &pgd_cuda_kernels[PGD_CUDA_pack_x_cores];
-        params.out_s0 = p->x_step;
-        work.launch.kernel = PGD_PORTABLE_COUNT + PGD_CUDA_pack_x_cores;
-        work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
-        work.launch.groups[1] = gpu_ceil(work.rows_cap, k->rows);
-        work.rows_unit = (int32_t)k->rows;
-        work.rows_least = CUDA_SMALL_ROWS + 1;
-        work.rows_most = INT32_MAX;
-        gpu_emit(op, &work, &params);
-    }
+}
+
+// The same in cores, for the rows that gemm_wgmma takes.
+static void pack_cores(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
+                       const pgd_tensor *x) {
+    const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x_cores];
+    gpu_work work =
+        gpu_work_of(op, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x_cores, 1, (int32_t)k->rows);
+    kc_pack_x_params params = {.x = gpu_bind(op, &work, 1, "x", x),
+                               .out_s0 = p->x_step,
+                               .rows = gpu_rows(op),
+                               .n = (int32_t)w->k,
+                               .dtype = w->dtype};
+    params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
+    work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
+    work.when = GPU_IF_BETWEEN;
+    work.rows_least = CUDA_SMALL_ROWS + 1;
+    work.rows_most = INT32_MAX;
+    gpu_emit(op, &work, &params);
+}
+
+// What a kernel for few rows takes beside what all take: parts of slices, and what follows.
+static void set_small(gpu_op *op, gpu_work *work, kc_gemm_params *p, const cuda_product *product,
+                      gpu_product *of) {
+    p->g.rows.n = p->g.rows.n < product->small_cap ? p->g.rows.n : product->small_cap;
+    work->launch.memories[6] = work->launch.memories[2];
+    work->launch.memories[7] = op->x->queue->counters;
+    cuda_tuned_set_tail(op, work, p, of);
 }
 
 static void emit_family(int32_t family, gpu_op *op, const gpu_work *made,
-                        const k_gemm_params *plain, const pgd_weight *weight, const pgd_tensor *x) {
+                        const k_gemm_params *plain, const pgd_weight *weight, const pgd_tensor *x,
+                        gpu_product *of) {
     const pgd_weight_desc *w = &weight->desc;
+    const bool is_packed = of != NULL && of->norm_w->rank != 0; // by the norm
+    const bool reads_x = !is_packed && x->dtype == w->dtype && w->k % KC_STEP == 0;
     cuda_product p;
     cuda_choose_product(family, w->dtype, (int32_t)w->n, (int32_t)w->k,
                         plain->w.layout == K_LAYOUT_GATED, x->shape[0], &p);
-    pack_x(op, &p, w, x);
+    if (!is_packed) {
+        pack_x(op, &p, w, x, reads_x ? p.choices[0].rows_most + 1 : 1);
+    }
+    if (p.x_step > 0) {
+        pack_cores(op, &p, w, x);
+    }
     for (int32_t i = 0; i < CUDA_CHOICES; i++) {
         const cuda_choice *c = &p.choices[i];
         gpu_work work = *made;
@@ -125,10 +150,12 @@ static void emit_family(int32_t family, gpu_op *op, const gpu_work *made,
         if (p.x_step > 0 && c->rows_least > CUDA_SMALL_ROWS) {
             params.g.x.s0 = p.x_step;
         }
-        if (c->rows_axis == 2) { // few rows: the stride of parts
-            params.g.rows.n = params.g.rows.n < p.small_cap ? params.g.rows.n : p.small_cap;
-            work.launch.memories[6] = work.launch.memories[2];
-            work.launch.memories[7] = op->x->queue->counters;
+        if (c->rows_axis == 2) {
+            set_small(op, &work, &params, &p, of);
+        }
+        if (i == 0 && reads_x) { // the kernel for fewest rows takes them as they are
+            params.g.x = gpu_bind(op, &work, 2, "x", x);
+            params.x_plain = 1;
         }
         work.launch.kernel = PGD_PORTABLE_COUNT + c->kernel;
         memcpy(work.launch.groups, c->groups, sizeof(c->groups));
@@ -142,13 +169,13 @@ static void emit_family(int32_t family, gpu_op *op, const gpu_work *made,
 }
 
 static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
-                         const pgd_weight *weight, const pgd_tensor *x) {
-    emit_family(CUDA_MMA, op, made, plain, weight, x);
+                         const pgd_weight *weight, const pgd_tensor *x, gpu_product *of) {
+    emit_family(CUDA_MMA, op, made, plain, weight, x, of);
 }
 
 static void emit_hopper(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
-                        const pgd_weight *weight, const pgd_tensor *x) {
-    emit_family(CUDA_WGMMA, op, made, plain, weight, x);
+                        const pgd_weight *weight, const pgd_tensor *x, gpu_product *of) {
+    emit_family(CUDA_WGMMA, op, made, plain, weight, x, of);
 }
 
 const gpu_tuned cuda_hopper_tuned = {
@@ -159,6 +186,10 @@ const gpu_tuned cuda_hopper_tuned = {
     .dot_dtype = PGD_BF16,
     .product = hopper_product,
     .emit_product = emit_hopper,
+    .emit_front = cuda_tuned_emit_front,
+    .emit_norm = cuda_tuned_emit_norm,
+    .best = cuda_tuned_best,
+    .emit_draw = cuda_tuned_emit_draw,
     .attention = cuda_tuned_attention,
     .emit_attention = cuda_tuned_emit_attention,
 };
@@ -172,6 +203,10 @@ const gpu_tuned cuda_tuned = {
     .dot_dtype = PGD_BF16,
     .product = product,
     .emit_product = emit_product,
+    .emit_front = cuda_tuned_emit_front,
+    .emit_norm = cuda_tuned_emit_norm,
+    .best = cuda_tuned_best,
+    .emit_draw = cuda_tuned_emit_draw,
     .attention = cuda_tuned_attention,
     .emit_attention = cuda_tuned_emit_attention,
 };

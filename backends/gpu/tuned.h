@@ -10,6 +10,7 @@
 
 enum {
     GPU_MOST_TUNED = 64,
+    GPU_DRAW_TOKENS = 1 << 21, // emit_draw takes rows of fewer
     // Of each queue: zero before a kernel runs and zero again when it has ended.
     GPU_COUNTERS_BYTES = 1 << 20,
 };
@@ -40,9 +41,21 @@ struct gpu_tuned {
     const char *(*product)(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch);
     const char *(*attention)(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
                              uint64_t *out_scratch);
-    // Launches it. made: memories 0, 1 (w) and 3 to 5 (y, bias, aux) are bound; p: all but x.
+    // Launches it. made: memories 0, 1 (w) and 3 to 5 (y, bias, aux) are bound; p: all but x. Of
+    // `of` (NULL: none) what emit_front has done, and what follows; it sets of->tail_rows.
     void (*emit_product)(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
-                         const pgd_weight *w, const pgd_tensor *x);
+                         const pgd_weight *w, const pgd_tensor *x, gpu_product *of);
+    // The norm in front of a product, into the product's own scratch; writes: into of->normed too.
+    void (*emit_front)(gpu_op *op, const gpu_product *of, bool writes);
+    // A norm of whole rows. made: memories 0 to 4 (x, residual, w, out) are bound.
+    void (*emit_norm)(gpu_op *op, const gpu_work *made, const k_norm_params *p);
+    // Best columns that a product keeps of a row, and the most rows of a step that it does so for;
+    // 0: none.
+    int32_t (*best)(const pgd_weight_desc *w, int32_t *out_rows);
+    // Draws rows as `change` and `draw` together. made: as of those; n_best: of each row at best_at
+    // in memory 2, 0: the logits are looked through.
+    void (*emit_draw)(gpu_op *op, const gpu_work *made, const k_sample_params *p, int64_t best_at,
+                      int32_t n_best);
     // made: memories 0 to 4 and 6 are bound; p: all but parts_at and n_parts.
     void (*emit_attention)(gpu_op *op, const gpu_work *made, const k_attn_params *p,
                            const pgd_attn_args *a);

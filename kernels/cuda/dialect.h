@@ -44,6 +44,7 @@ typedef struct kc_words {
 #define KC_KERNEL_OF_(name, P, w, n) \
     extern "C" __global__ void __launch_bounds__(w, n) pgd_cuda_##name(KC_ARGS(P))
 #define KC_UNROLL     _Pragma("unroll")
+#define KC_ROLLED     _Pragma("unroll 1")
 #define KC_DYNAMIC(n) extern __shared__ __align__(128) k_u8 n[]
 #define KC_MMA(c, a, b0, b1, T)                                                 \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." T "." T ".f32 {%0,%1,%2,%3}, " \
@@ -101,6 +102,9 @@ K_FN void kc_store4(float *p, float a, float b, float c, float d) {
 K_FN float kc_swap(float v, k_i32 mask) {
     return __shfl_xor_sync(0xffffffffu, v, mask);
 }
+K_FN float kc_from(float v, k_i32 lane) {
+    return __shfl_sync(0xffffffffu, v, lane);
+}
 K_FN k_u32 kc_low(k_u32 a, k_u32 b) {
     return __byte_perm(a, b, 0x5410);
 }
@@ -137,6 +141,9 @@ K_FN void kc_after(void) {
 }
 K_FN k_u32 kc_count(k_u32 *counter) {
     return atomicAdd(counter, 1u);
+}
+K_FN void kc_add(k_u32 *counter, k_u32 v) {
+    atomicAdd(counter, v);
 }
 K_FN void kc_fence(void) {
     __threadfence();
