@@ -175,6 +175,25 @@ static void test_qkv_of_many_rows_is_three(void **state) {
     close_qkv(&t);
 }
 
+// With wgmma the norm packs few rows as everywhere; many are packed in cores from what it writes.
+static void test_qkv_of_many_rows_on_hopper(void **state) {
+    (void)state;
+    qkv t;
+    open_qkv(&t, 1);
+    t.s.self.tuned = &cuda_hopper_tuned;
+    run_qkv(&t, 64);
+    assert_kernels((const int32_t[]){TUNED(norm), TUNED(gemm_small_bf16_r64), -1}, "qkv", 64);
+    assert_true(norm_of(0)->packed_s0 == HIDDEN && norm_of(0)->writes == 0);
+    run_qkv(&t, 65);
+    assert_kernels((const int32_t[]){TUNED(norm), TUNED(pack_x_cores), TUNED(gemm_wgmma_bf16_t64),
+                                     PGD_PORTABLE_heads, -1},
+                   "qkv", 65);
+    assert_true(norm_of(0)->packed_s0 == 0 && norm_of(0)->writes == 1);
+    const kc_pack_x_params *p = (const kc_pack_x_params *)(const void *)launches[1].params;
+    assert_int_equal(p->x.at, norm_of(0)->n.out.at);
+    close_qkv(&t);
+}
+
 // Heads that are not columns of qkv in its order stay with the portable kernel.
 static void test_qkv_that_does_not_fit(void **state) {
     (void)state;
@@ -531,6 +550,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_qkv_of_few_rows_is_two_launches),
         cmocka_unit_test(test_qkv_of_many_rows_is_three),
+        cmocka_unit_test(test_qkv_of_many_rows_on_hopper),
         cmocka_unit_test(test_qkv_that_does_not_fit),
         cmocka_unit_test(test_x_of_few_rows_is_not_packed),
         cmocka_unit_test(test_gate_up_is_two_launches),
