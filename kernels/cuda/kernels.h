@@ -10,6 +10,8 @@
 //   pack_x            batch, x, out                               ceil(k_pad / 512), rows
 //   norm              batch, x, residual, w, out, packed          1, rows
 //   gemm_large_*_tR   batch, w, x, y, bias, aux                   ceil(panels / 16), ceil(rows / R)
+//   pack_x_cores      batch, x, out                               ceil(k_pad / 128), ceil(rows / 8)
+//   gemm_wgmma_*_tR   batch, w, x, y, bias, aux                   ceil(rows / R), ceil(panels / 16)
 //   gemm_small_*_rR   batch, w, x, y, bias, aux, parts, counters  ceil(panels / 32), n_slices,
 //                                                                 ceil(rows / R)
 //   gemm_merge        batch, -, -, y, bias, aux, parts            ceil(panels / 32), rows
@@ -49,6 +51,8 @@
 //            multiple of 16; x is of the weight's dtype or is to be rounded to it (act_dtype).
 //            y, aux f32, bf16 or f16; any n, k, rows, activation; k >= 1. x_plain, of
 //            gemm_small_*_r8: x of the weight's dtype, k a multiple of 64.
+//   gemm_wgmma_*  the same, x from pack_x_cores; sm_90a alone, and only where its bits were seen to
+//            be those of gemm_large: nobody promises that (backends/cuda/trial.c).
 //   norm     x, residual, out f32, bf16 or f16; any n; rows may begin at odd addresses.
 //   draw     what portable's change and draw take; fewer than 2^21 tokens.
 //   attn_*   cache of one dtype, bf16 or f16, k_dim = v_dim = 64 or 128; tokens of a block a power
