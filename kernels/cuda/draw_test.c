@@ -3,7 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "test_cuda.h"
 
-enum { ROWS = 14, SLOTS = 20, STATES = 3, MOST = 5003, BIASES = 5, TILE = 256 };
+enum { ROWS = 14, SLOTS = 20, STATES = 3, MOST = 2051, BIASES = 5, TILE = 256 };
 
 typedef struct step {
     pgd_batch_head head;
@@ -167,7 +167,8 @@ static void run(stage *g, int32_t keeps) {
     test_launch(PGD_CUDA_draw, ROWS, 1, 1, m, &p);
 }
 
-static void check(stage *g) {
+// how: bit 0 the logits are looked through, bit 1 the best columns are kept.
+static void check(stage *g, int32_t how) {
     const size_t bytes = (size_t)STATES * (size_t)g->n * sizeof(int32_t);
     static outcome want, got;
     int32_t *state = malloc(bytes);
@@ -176,6 +177,9 @@ static void check(stage *g) {
     expect(g);
     take(g, &want);
     for (int32_t keeps = 0; keeps < 2; keeps++) {
+        if ((how >> keeps & 1) == 0) {
+            continue;
+        }
         clear(g, state);
         run(g, keeps);
         take(g, &got);
@@ -190,7 +194,7 @@ static void check(stage *g) {
     free(state);
 }
 
-static const int32_t sizes[] = {1, 61, 256, 2048, MOST};
+static const int32_t sizes[] = {1, 61, 256, MOST};
 
 // Every row with the same parameters.
 static void limits(void **state) {
@@ -219,7 +223,7 @@ static void limits(void **state) {
                 g.step.sampling[r].seed = was.seed;
                 g.step.sampling[r].counter = was.counter;
             }
-            check(&g);
+            check(&g, 1 << (n + c) % 2);
             drop(&g);
         }
     }
@@ -252,7 +256,7 @@ static void changes(void **state) {
         s[10].flags = PGD_SAMPLE_GIVEN;
         s[10].given = g.n - 1;
         s[10].mask_row = 1;
-        check(&g);
+        check(&g, 3);
         drop(&g);
     }
 }
