@@ -6,6 +6,9 @@
 
 #include "cuda/kernels.h"
 
+// Instructions of the products of many rows: mma.sync, or wgmma on sm_90a.
+enum { CUDA_MMA, CUDA_WGMMA };
+
 enum { CUDA_SMALL_ROWS = 64, CUDA_CHOICES = 6 }; // most rows of gemm_small; kernels a product has
 
 // Capability as 10 * major + minor ("sm_90" is 90); 0 for what is no such name.
@@ -28,14 +31,18 @@ typedef struct cuda_product {
     int32_t slice;     // k of a slice
     int32_t n_slices;  // of k
     int32_t k_pad;     // elements of a packed row of x
+    int64_t x_step;    // elements from step to step of x in cores, 0: CUDA_MMA
     int32_t small_cap; // rows of a slice in parts
     uint64_t parts_at;
     uint64_t scratch_bytes;
-    cuda_choice choices[CUDA_CHOICES]; // rows 1 to INT32_MAX, without gaps, in order
+    // Rows 1 to INT32_MAX, without gaps, in order. With x_step those of more than CUDA_SMALL_ROWS
+    // rows take x in cores.
+    cuda_choice choices[CUDA_CHOICES];
 } cuda_product;
 
 // dtype: of the weight and of x, PGD_BF16 or PGD_F16. gated: columns of both halves in a panel.
-void cuda_choose_product(int32_t dtype, int32_t n, int32_t k, bool gated, int64_t cap,
-                         cuda_product *out);
+// family: CUDA_MMA or CUDA_WGMMA.
+void cuda_choose_product(int32_t family, int32_t dtype, int32_t n, int32_t k, bool gated,
+                         int64_t cap, cuda_product *out);
 
 #endif

@@ -4,6 +4,7 @@
 #define PGD_BACKENDS_CUDA_CUDA_H
 
 #include "../gpu/stream.h"
+#include "cuda/kernels.h"
 
 enum { // CUdevice_attribute
     CUDA_MULTIPROCESSOR_COUNT = 16,
@@ -82,11 +83,23 @@ int cuda_launch_overlapping(cuda_launch_ex_fn call, void *function, const gpu_st
 
 // tuned.c
 extern const gpu_tuned cuda_tuned;
+extern const gpu_tuned cuda_hopper_tuned; // with wgmma
+// trial.c: cuda_hopper_tuned where a device has it and gives the same bits with it, else NULL.
+const gpu_tuned *cuda_better(const pgd_host *host, const gpu_driver *driver, void *device,
+                             const gpu_device_facts *facts);
 // tuned_attn.c: what tuned.h says of them.
 const char *cuda_tuned_attention(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
                                  uint64_t *out_scratch);
 void cuda_tuned_emit_attention(gpu_op *op, const gpu_work *made, const k_attn_params *p,
                                const pgd_attn_args *a);
+// tuned_fused.c: as in tuned.h, but the last.
+void cuda_tuned_emit_norm(gpu_op *op, const gpu_work *made, const k_norm_params *p);
+void cuda_tuned_emit_front(gpu_op *op, const gpu_product *of, bool writes);
+int32_t cuda_tuned_best(const pgd_weight_desc *w, int32_t *out_rows);
+void cuda_tuned_emit_draw(gpu_op *op, const gpu_work *made, const k_sample_params *p,
+                          int64_t best_at, int32_t n_best);
+// What follows a product of few rows, if `of` asks for it (NULL: nothing) and it fits.
+void cuda_tuned_set_tail(gpu_op *op, gpu_work *work, kc_gemm_params *p, gpu_product *of);
 
 extern const gpu_driver cuda_driver;
 

@@ -10,6 +10,7 @@
 
 #include "../gpu/test_host.h"
 #include "cuda.h"
+#include "cuda/kernels.h"
 
 // The plugin's own list holds images only where there is nvcc.
 const gpu_stream_image cuda_tuned_images[] = {{"", "an image"}, {"", NULL}};
@@ -125,7 +126,7 @@ static void test_tuned_kernels_overlap_others_do_not(void **state) {
                                                 .event_destroy = end,
                                                 .launch = launch}};
     gpu_stream_device d = {.library = &library, .api = &library.api};
-    const int32_t tuned = PGD_PORTABLE_COUNT + 1; // a product, with dynamic shared memory
+    const int32_t tuned = PGD_PORTABLE_COUNT + PGD_CUDA_gemm_large_bf16_t64;
     gpu_launch l = {.kernel = 0, .groups = {2, 3, 4}};
     void *q = NULL;
     d.functions[0] = d.functions[tuned] = &config;
@@ -141,9 +142,10 @@ static void test_tuned_kernels_overlap_others_do_not(void **state) {
     assert_int_equal(config.groups[0], 2);
     assert_int_equal(config.groups[1], 3);
     assert_int_equal(config.groups[2], 4);
-    assert_int_equal(config.items[0], cuda_tuned.kernels[1].n_items);
+    assert_int_equal(config.items[0], cuda_tuned.kernels[PGD_CUDA_gemm_large_bf16_t64].n_items);
     assert_int_equal(config.items[1] * config.items[2], 1);
-    assert_true(config.shared > 0 && config.shared == cuda_tuned.kernels[1].shared);
+    assert_true(config.shared > 0 &&
+                config.shared == cuda_tuned.kernels[PGD_CUDA_gemm_large_bf16_t64].shared);
     assert_ptr_equal(config.stream, &n_plain);
     assert_int_equal(attribute.id, CUDA_PROGRAMMATIC_SERIALIZATION);
     assert_int_equal(attribute.value[0], 1);

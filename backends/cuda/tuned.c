@@ -1,7 +1,10 @@
 // The tensor-core kernels (kernels/cuda) as the shared op layer asks for them: whether a device has
 // them, which products are theirs, and their launches.
 //
-//   x -> pack_x -> gemm_small (few rows; slices merged by the last group) or gemm_large -> y
+//   x -> pack_x or norm -> gemm_small (few rows; slices merged by the last group) or gemm_large
+//   x -> pack_x_cores -> gemm_wgmma for many rows on sm_90, where trial.c found it right
+//
+// What stands around a product in an op: tuned_fused.c.
 #include "../gpu/tuned.h"
 
 #include <stdio.h>
@@ -17,7 +20,8 @@ static const gpu_kernel kernels[PGD_CUDA_COUNT] = {
     {.name = "pgd_cuda_" #kernel,                                  \
      .n_items = (items),                                           \
      .params_bytes = sizeof(params),                               \
-     .shared = (bytes)},
+     .shared = (bytes),                                            \
+     .arch = (sm) == 90 ? "sm_90" : NULL},
     PGD_CUDA_KERNELS(TUNED_ROW)
 #undef TUNED_ROW
 };
@@ -44,9 +48,11 @@ static bool usable(const pgd_host *host, const gpu_device_facts *facts, char *re
     return false;
 }
 
-static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch) {
+static const char *product_of(int32_t family, const pgd_weight_desc *w, const pgd_tensor *x,
+                              uint64_t *out_scratch) {
     const bool has_type = w->dtype == PGD_BF16 || w->dtype == PGD_F16;
     const int32_t layout = gpu_weight_layout(w);
+    static const char *const names[2][2] = {{"mma_bf16", "mma_f16"}, {"wgmma_bf16", "wgmma_f16"}};
     cuda_product p;
     *out_scratch = 0;
     if (w->scheme != PGD_SCHEME_PLAIN || !has_type || layout == K_LAYOUT_ROWS || w->k < 1 ||
@@ -54,15 +60,24 @@ static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64
         (x->dtype != w->dtype && w->act_dtype != w->dtype)) {
         return NULL;
     }
-    cuda_choose_product(w->dtype, (int32_t)w->n, (int32_t)w->k, layout == K_LAYOUT_GATED,
+    cuda_choose_product(family, w->dtype, (int32_t)w->n, (int32_t)w->k, layout == K_LAYOUT_GATED,
                         x->shape[0], &p);
     *out_scratch = p.scratch_bytes;
-    return w->dtype == PGD_BF16 ? "mma_bf16" : "mma_f16";
+    return names[family][w->dtype != PGD_BF16];
 }
 
-// x in the order in which the products read it, at the start of scratch.
-static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
-                   const pgd_tensor *x) {
+static const char *product(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch) {
+    return product_of(CUDA_MMA, w, x, out_scratch);
+}
+
+static const char *hopper_product(const pgd_weight_desc *w, const pgd_tensor *x,
+                                  uint64_t *out_scratch) {
+    return product_of(CUDA_WGMMA, w, x, out_scratch);
+}
+
+// x in the order in which the products read it, at the start of scratch, for `least` rows or more.
+static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w, const pgd_tensor *x,
+                   int32_t least) {
     const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x];
     gpu_work work = gpu_work_of(op, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x, 1, 1);
     kc_pack_x_params params = {.x = gpu_bind(op, &work, 1, "x", x),
@@ -72,16 +87,55 @@ static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
                                .dtype = w->dtype};
     params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
     work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
+    work.when = GPU_IF_BETWEEN;
+    work.rows_least = least;
+    work.rows_most = p->x_step > 0 ? CUDA_SMALL_ROWS : INT32_MAX;
     gpu_emit(op, &work, &params);
 }
 
-static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
-                         const pgd_weight *weight, const pgd_tensor *x) {
+// The same in cores, for the rows that gemm_wgmma takes.
+static void pack_cores(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
+                       const pgd_tensor *x) {
+    const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x_cores];
+    gpu_work work =
+        gpu_work_of(op, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x_cores, 1, (int32_t)k->rows);
+    kc_pack_x_params params = {.x = gpu_bind(op, &work, 1, "x", x),
+                               .out_s0 = p->x_step,
+                               .rows = gpu_rows(op),
+                               .n = (int32_t)w->k,
+                               .dtype = w->dtype};
+    params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
+    work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
+    work.when = GPU_IF_BETWEEN;
+    work.rows_least = CUDA_SMALL_ROWS + 1;
+    work.rows_most = INT32_MAX;
+    gpu_emit(op, &work, &params);
+}
+
+// What a kernel for few rows takes beside what all take: parts of slices, and what follows.
+static void set_small(gpu_op *op, gpu_work *work, kc_gemm_params *p, const cuda_product *product,
+                      gpu_product *of) {
+    p->g.rows.n = p->g.rows.n < product->small_cap ? p->g.rows.n : product->small_cap;
+    work->launch.memories[6] = work->launch.memories[2];
+    work->launch.memories[7] = op->x->queue->counters;
+    cuda_tuned_set_tail(op, work, p, of);
+}
+
+static void emit_family(int32_t family, gpu_op *op, const gpu_work *made,
+                        const k_gemm_params *plain, const pgd_weight *weight, const pgd_tensor *x,
+                        gpu_product *of) {
     const pgd_weight_desc *w = &weight->desc;
+    const bool is_packed = of != NULL && of->norm_w->rank != 0; // by the norm
+    const bool reads_x = !is_packed && x->dtype == w->dtype && w->k % KC_STEP == 0;
     cuda_product p;
-    cuda_choose_product(w->dtype, (int32_t)w->n, (int32_t)w->k, plain->w.layout == K_LAYOUT_GATED,
-                        x->shape[0], &p);
-    pack_x(op, &p, w, x);
+    cuda_choose_product(family, w->dtype, (int32_t)w->n, (int32_t)w->k,
+                        plain->w.layout == K_LAYOUT_GATED, x->shape[0], &p);
+    if (!is_packed) {
+        pack_x(op, &p, w, x, reads_x ? p.choices[0].rows_most + 1 : 1);
+    }
+    if (p.x_step > 0) {
+        pack_cores(op, &p, w, x);
+    }
     for (int32_t i = 0; i < CUDA_CHOICES; i++) {
         const cuda_choice *c = &p.choices[i];
         gpu_work work = *made;
@@ -93,10 +147,15 @@ static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *
                                  .panels = p.panels,
                                  .merges = p.n_slices > 1};
         params.g.x = (k_view){.at = scratch.at, .s0 = p.k_pad, .dtype = w->dtype};
-        if (c->rows_axis == 2) { // few rows: the stride of parts
-            params.g.rows.n = params.g.rows.n < p.small_cap ? params.g.rows.n : p.small_cap;
-            work.launch.memories[6] = work.launch.memories[2];
-            work.launch.memories[7] = op->x->queue->counters;
+        if (p.x_step > 0 && c->rows_least > CUDA_SMALL_ROWS) {
+            params.g.x.s0 = p.x_step;
+        }
+        if (c->rows_axis == 2) {
+            set_small(op, &work, &params, &p, of);
+        }
+        if (i == 0 && reads_x) { // the kernel for fewest rows takes them as they are
+            params.g.x = gpu_bind(op, &work, 2, "x", x);
+            params.x_plain = 1;
         }
         work.launch.kernel = PGD_PORTABLE_COUNT + c->kernel;
         memcpy(work.launch.groups, c->groups, sizeof(c->groups));
@@ -109,7 +168,34 @@ static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *
     }
 }
 
+static void emit_product(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
+                         const pgd_weight *weight, const pgd_tensor *x, gpu_product *of) {
+    emit_family(CUDA_MMA, op, made, plain, weight, x, of);
+}
+
+static void emit_hopper(gpu_op *op, const gpu_work *made, const k_gemm_params *plain,
+                        const pgd_weight *weight, const pgd_tensor *x, gpu_product *of) {
+    emit_family(CUDA_WGMMA, op, made, plain, weight, x, of);
+}
+
+const gpu_tuned cuda_hopper_tuned = {
+    .kernels = kernels,
+    .n_kernels = PGD_CUDA_COUNT,
+    .usable = usable,
+    .act_dtype = PGD_BF16,
+    .dot_dtype = PGD_BF16,
+    .product = hopper_product,
+    .emit_product = emit_hopper,
+    .emit_front = cuda_tuned_emit_front,
+    .emit_norm = cuda_tuned_emit_norm,
+    .best = cuda_tuned_best,
+    .emit_draw = cuda_tuned_emit_draw,
+    .attention = cuda_tuned_attention,
+    .emit_attention = cuda_tuned_emit_attention,
+};
+
 const gpu_tuned cuda_tuned = {
+    .better = cuda_better,
     .kernels = kernels,
     .n_kernels = PGD_CUDA_COUNT,
     .usable = usable,
@@ -117,6 +203,10 @@ const gpu_tuned cuda_tuned = {
     .dot_dtype = PGD_BF16,
     .product = product,
     .emit_product = emit_product,
+    .emit_front = cuda_tuned_emit_front,
+    .emit_norm = cuda_tuned_emit_norm,
+    .best = cuda_tuned_best,
+    .emit_draw = cuda_tuned_emit_draw,
     .attention = cuda_tuned_attention,
     .emit_attention = cuda_tuned_emit_attention,
 };

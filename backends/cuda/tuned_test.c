@@ -1,92 +1,10 @@
 // What the op layer launches where a device has tuned kernels: a driver that only writes down.
 // Which kernel runs for how many rows, with which grid, memories and parameters; and when it is the
 // portable ones after all.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "../gpu/test_host.h"
-#include "../gpu/test_product.h"
-#include "../gpu/tuned.h"
-#include "choose.h"
-#include "cuda.h"
+#include "test_tuned.h"
 
 // The plugin's own list holds images only where there is nvcc.
 const gpu_stream_image cuda_tuned_images[] = {{"", "an image"}, {"", NULL}};
-
-static const char *option_tuned;
-static const char *option_kernels;
-static gpu_launch launches[32];
-static int32_t n_launches;
-
-// ---- a host and a driver that write down -------------------------------------------------------
-
-static const char *option(const pgd_host *h, const char *key) {
-    (void)h;
-    return strcmp(key, "tuned") == 0     ? option_tuned
-           : strcmp(key, "kernels") == 0 ? option_kernels
-                                         : NULL;
-}
-
-static const pgd_host host = {.size = sizeof(host),
-                              .fail = host_fail,
-                              .alloc = host_alloc,
-                              .free = host_free,
-                              .option = option};
-
-static pgd_status create(const pgd_host *h, void *device, uint64_t bytes, int32_t place,
-                         void **out) {
-    (void)h;
-    (void)device;
-    (void)place;
-    *out = calloc(1, (size_t)bytes);
-    return PGD_OK;
-}
-
-static void destroy(const pgd_host *h, void *device, void *memory) {
-    (void)h;
-    (void)device;
-    free(memory);
-}
-
-static pgd_status launch(const pgd_host *h, void *queue, const gpu_launch *l) {
-    (void)h;
-    (void)queue;
-    assert_in_range(n_launches, 0, 31);
-    launches[n_launches++] = *l;
-    return PGD_OK;
-}
-
-static const gpu_driver driver = {.kind = "cuda",
-                                  .tuned = &cuda_tuned,
-                                  .create = create,
-                                  .destroy = destroy,
-                                  .queue_create = host_queue_create,
-                                  .queue_destroy = host_queue_destroy,
-                                  .launch = launch};
-
-// ---- a device with one product -----------------------------------------------------------------
-
-enum { CAP = 1024, N = 96, K = 1100 };
-
-typedef product_setup setup;
-
-static void open_setup(setup *s, const char *arch, int32_t dtype, int32_t x_dtype, uint32_t uses) {
-    const pgd_weight_desc desc = {
-        .size = sizeof(desc), .uses = uses, .dtype = dtype, .n = N, .k = K, .max_rows = CAP};
-    char reason[96] = "";
-    memset(s, 0, sizeof(*s));
-    s->self = (gpu_self){.host = &host, .driver = &driver};
-    memcpy(s->self.facts.arch, arch, strlen(arch) + 1); // names of this file, all short
-    s->self.tuned =
-        cuda_tuned.usable(&host, &s->self.facts, reason, sizeof(reason)) ? &cuda_tuned : NULL;
-    assert_int_equal(product_open(s, &desc, x_dtype, N), PGD_OK);
-}
 
 static void run(setup *s, int32_t rows) {
     s->head.n_tokens = rows;
@@ -104,7 +22,7 @@ static void test_a_product_is_a_pack_and_one_kernel(void **state) {
     setup s;
     open_setup(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM);
     cuda_product want;
-    cuda_choose_product(PGD_BF16, N, K, false, CAP, &want);
+    cuda_choose_product(CUDA_MMA, PGD_BF16, N, K, false, CAP, &want);
     assert_true(want.n_slices > 1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         run(&s, rows[i]);
@@ -131,6 +49,44 @@ static void test_a_product_is_a_pack_and_one_kernel(void **state) {
             assert_int_equal(p->parts_at - p->g.x.at, (int64_t)want.parts_at);
         }
     }
+    product_close(&s);
+}
+
+// On a chip whose trial went well: few rows as everywhere, many rows with x in cores.
+static void test_wgmma_takes_many_rows(void **state) {
+    (void)state;
+    static const int32_t rows[] = {1, 64, 65, 512, 513, 1024};
+    setup s;
+    open_setup(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM);
+    s.self.tuned = &cuda_hopper_tuned;
+    cuda_product want;
+    cuda_choose_product(CUDA_WGMMA, PGD_BF16, N, K, false, CAP, &want);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const bool is_many = rows[i] > CUDA_SMALL_ROWS;
+        run(&s, rows[i]);
+        assert_int_equal(n_launches, 2);
+        assert_int_equal(launches[0].kernel - PGD_PORTABLE_COUNT,
+                         is_many ? PGD_CUDA_pack_x_cores : PGD_CUDA_pack_x);
+        assert_int_equal(launches[0].groups[1], is_many ? (rows[i] + 7) / 8 : rows[i]);
+        assert_true(launches[0].groups[0] * (is_many ? 128U : 512U) >= (uint32_t)want.k_pad);
+        const kc_pack_x_params *packed = (const kc_pack_x_params *)(const void *)launches[0].params;
+        const kc_gemm_params *p = params_of(&launches[1]);
+        assert_int_equal(packed->out_s0, is_many ? want.x_step : want.k_pad);
+        assert_int_equal(p->g.x.s0, packed->out_s0);
+        assert_int_equal(p->g.x.at, packed->out_at);
+        assert_int_equal(p->is_trial, 0);
+        if (is_many) {
+            const int32_t tile = rows[i] <= 512 ? 64 : 128;
+            assert_int_equal(launches[1].kernel - PGD_PORTABLE_COUNT,
+                             tile == 64 ? PGD_CUDA_gemm_wgmma_bf16_t64
+                                        : PGD_CUDA_gemm_wgmma_bf16_t128);
+            assert_int_equal(launches[1].groups[0], (rows[i] + tile - 1) / tile);
+            assert_int_equal(launches[1].groups[1], 1);
+        }
+    }
+    uint64_t bytes = 0;
+    assert_string_equal(gpu_tuned_product(&s.d, &s.w->desc, &s.args.x, &bytes), "wgmma_bf16");
+    assert_int_equal(bytes, want.scratch_bytes);
     product_close(&s);
 }
 
@@ -163,6 +119,18 @@ static void test_who_takes_what(void **state) {
     assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     option_kernels = NULL;
     option_tuned = NULL;
+}
+
+// What is loaded on every chip fits into the shared memory of the smallest (99 KiB), and the
+// kernels of one chip are those of one table.
+static void test_kernels_of_one_chip(void **state) {
+    (void)state;
+    assert_ptr_equal(cuda_tuned.kernels, cuda_hopper_tuned.kernels);
+    for (uint32_t i = 0; i < cuda_tuned.n_kernels; i++) {
+        const gpu_kernel *k = &cuda_tuned.kernels[i];
+        assert_true(k->shared <= 99 << 10 || k->arch != NULL);
+        assert_int_equal(k->arch != NULL, strstr(k->name, "wgmma") != NULL);
+    }
 }
 
 static void test_reasons_are_given(void **state) {
@@ -258,7 +226,9 @@ static void test_attention_by_rows_and_keys(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_product_is_a_pack_and_one_kernel),
+        cmocka_unit_test(test_wgmma_takes_many_rows),
         cmocka_unit_test(test_who_takes_what),
+        cmocka_unit_test(test_kernels_of_one_chip),
         cmocka_unit_test(test_reasons_are_given),
         cmocka_unit_test(test_scratch_is_planned),
         cmocka_unit_test(test_attention_by_rows_and_keys),

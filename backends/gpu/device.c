@@ -101,6 +101,15 @@ static const gpu_tuned *tuned_of(const gpu_backend *self, const gpu_device_facts
     return t != NULL && t->usable(self->host, f, reason, bytes) ? t : NULL;
 }
 
+// The table of an open device.
+static const gpu_tuned *better_of(const gpu_self *self) {
+    const gpu_tuned *t = self->tuned;
+    const gpu_tuned *better = t == NULL || t->better == NULL
+                                  ? NULL
+                                  : t->better(self->host, self->driver, self->device, &self->facts);
+    return better == NULL ? t : better;
+}
+
 // The vendor's library of products, NULL and why not.
 static const char *library_of(const gpu_backend *self, char *reason, size_t bytes) {
     reason[0] = '\0';
@@ -183,6 +192,7 @@ static pgd_status device_open(void *backend, uint32_t i, const pgd_device *next,
         b->host->free(b->host, self);
         return code;
     }
+    self->tuned = better_of(self);
     *out_self = self;
     return PGD_OK;
 }

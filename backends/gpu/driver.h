@@ -22,6 +22,7 @@
 enum {
     GPU_MEMORIES = PGD_PORTABLE_MEMORIES,
     GPU_PARAMS_BYTES = 512,
+    GPU_OTHERS = 3,         // memories of a tuned kernel beyond the eight
     GPU_POINTS = 64,        // time points of a queue that are told apart at once
     GPU_LIBRARY_ROWS = 512, // of a step whose products are the library's, by default
 };
@@ -34,6 +35,11 @@ typedef struct gpu_launch {
     uint32_t groups[3];
     void *memories[GPU_MEMORIES]; // NULL: the kernel does not use it
     _Alignas(8) unsigned char params[GPU_PARAMS_BYTES];
+    // Of a tuned kernel, where n_others > 0: from byte others_at of the parameters on stand offsets
+    // (int64_t) into these memories, which the driver makes addresses of. NULL: the offset stays.
+    void *others[GPU_OTHERS];
+    uint32_t others_at;
+    uint32_t n_others;
 } gpu_launch;
 
 // pgd_copy with the driver's memories. memory NULL: offset is a host address.

@@ -262,10 +262,14 @@ typedef struct gpu_product {
     const pgd_tensor *normed;
     const pgd_tensor *bias; // NULL: none
     const pgd_tensor *y;
+    // What follows it, which tuned kernels may do in the same launch: of qkv the launch that
+    // portable kernels need and its parameters; of logits where the best columns of rows go.
+    const gpu_work *heads_work; // NULL: none
+    const k_heads_params *heads;
+    int64_t best_at;   // in scratch, 0: none
+    int32_t tail_rows; // out: steps of up to so many rows have it done, 0: none
 } gpu_product;
-pgd_status gpu_run_product(const pgd_exec *x, const gpu_product *p) PGD_MUST_USE;
-// The norm alone.
-pgd_status gpu_run_front(const pgd_exec *x, const gpu_product *p) PGD_MUST_USE;
+pgd_status gpu_run_product(const pgd_exec *x, gpu_product *p) PGD_MUST_USE;
 
 // Bytes for x of a product as f32: 0 when it is taken as it lies.
 uint64_t gpu_product_scratch(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x);
@@ -289,6 +293,9 @@ const char *gpu_tuned_attn(const pgd_device *d, const pgd_attn_args *a, const pg
 int32_t gpu_attn_rows(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
                       int64_t rows, uint64_t most, uint64_t *out_bytes);
 uint64_t gpu_sample_scratch(const pgd_tensor *logits);
+// Of head_sample, product and draw together.
+uint64_t gpu_head_scratch(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
+                          const pgd_tensor *logits);
 
 #define GPU_OP_DECLARE(name, family) \
     pgd_status gpu_op_##name(const pgd_exec *x, const pgd_##name##_args *a) PGD_MUST_USE;

@@ -85,19 +85,27 @@ static void emit_matrices(gpu_op *op, const gpu_work *made, const k_gemm_params 
     }
 }
 
+// of: NULL, or what stands before and behind the product.
 static void emit_product(gpu_op *op, gpu_work *made, k_gemm_params *p, const pgd_weight *weight,
-                         const pgd_tensor *x) {
+                         const pgd_tensor *x, gpu_product *of) {
+    const gpu_tuned *tuned = gpu_of(op->d)->tuned;
     uint64_t bytes = 0;
+    if (gpu_tuned_product(op->d, &weight->desc, x, &bytes) == NULL) {
+        tuned = NULL;
+    }
+    if (tuned != NULL && of != NULL && of->norm_w->rank != 0) {
+        tuned->emit_front(op, of, gpu_library_product(op->d, &weight->desc, x, &bytes) != NULL);
+    }
     gpu_library_emit(op, made, p, weight, x);
-    if (gpu_tuned_product(op->d, &weight->desc, x, &bytes) != NULL) {
-        gpu_of(op->d)->tuned->emit_product(op, made, p, weight, x);
+    if (tuned != NULL) {
+        tuned->emit_product(op, made, p, weight, x, of);
         return;
     }
     p->x = bind_x(op, made, x, weight);
     emit_matrices(op, made, p, weight);
 }
 
-pgd_status gpu_op_gemm(const pgd_exec *x, const pgd_gemm_args *a) {
+static pgd_status run_gemm(const pgd_exec *x, const pgd_gemm_args *a, gpu_product *of) {
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->x.shape[0]);
     gpu_work w = gpu_work_of(&op, 0, 1, 1);
@@ -114,16 +122,22 @@ pgd_status gpu_op_gemm(const pgd_exec *x, const pgd_gemm_args *a) {
     if (a->aux_kind != PGD_AUX_NONE) {
         p.aux = gpu_bind(&op, &w, 5, "aux", &a->aux);
     }
-    emit_product(&op, &w, &p, a->w, &a->x);
+    emit_product(&op, &w, &p, a->w, &a->x, of);
     return op.code;
+}
+
+pgd_status gpu_op_gemm(const pgd_exec *x, const pgd_gemm_args *a) {
+    return run_gemm(x, a, NULL);
 }
 
 pgd_status gpu_op_gemm_add(const pgd_exec *x, const pgd_gemm_add_args *a) {
     return gpu_op_gemm(x, a);
 }
 
-pgd_status gpu_run_front(const pgd_exec *x, const gpu_product *p) {
-    if (p->norm_w->rank == 0) {
+// The norm, unless the product's kernels make it.
+static pgd_status run_front(const pgd_exec *x, const gpu_product *p) {
+    uint64_t bytes = 0;
+    if (p->norm_w->rank == 0 || gpu_tuned_product(x->dev, &p->w->desc, p->normed, &bytes) != NULL) {
         return PGD_OK;
     }
     const pgd_rmsnorm_args norm = {.size = sizeof(norm),
@@ -136,7 +150,7 @@ pgd_status gpu_run_front(const pgd_exec *x, const gpu_product *p) {
     return gpu_op_rmsnorm(x, &norm);
 }
 
-pgd_status gpu_run_product(const pgd_exec *x, const gpu_product *p) {
+pgd_status gpu_run_product(const pgd_exec *x, gpu_product *p) {
     pgd_gemm_args gemm = {.size = sizeof(gemm),
                           .rows = p->rows,
                           .batch = p->batch,
@@ -146,12 +160,13 @@ pgd_status gpu_run_product(const pgd_exec *x, const gpu_product *p) {
     if (p->bias != NULL) {
         gemm.bias = *p->bias;
     }
-    PGD_TRY(gpu_run_front(x, p));
-    return gpu_op_gemm(x, &gemm);
+    PGD_TRY(run_front(x, p));
+    return run_gemm(x, &gemm, p);
 }
 
 // Both halves in one launch, without tmp.
-static pgd_status run_gated(const pgd_exec *x, const pgd_gate_up_args *a, const pgd_tensor *from) {
+static pgd_status run_gated(const pgd_exec *x, const pgd_gate_up_args *a, gpu_product *of) {
+    const pgd_tensor *from = of->norm_w->rank != 0 ? of->normed : of->x;
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, from->shape[0]);
     gpu_work w = gpu_work_of(&op, 0, 1, 1);
@@ -164,20 +179,20 @@ static pgd_status run_gated(const pgd_exec *x, const pgd_gate_up_args *a, const 
                        .alpha = 1,
                        .act_alpha = a->act_alpha,
                        .act_limit = a->act_limit};
-    emit_product(&op, &w, &p, a->w, from);
+    emit_product(&op, &w, &p, a->w, from, of);
     return op.code;
 }
 
 pgd_status gpu_op_gate_up(const pgd_exec *x, const pgd_gate_up_args *a) {
-    const gpu_product product = {.rows = a->rows,
-                                 .eps = a->eps,
-                                 .batch = a->batch,
-                                 .w = a->w,
-                                 .x = &a->x,
-                                 .norm_w = &a->norm_w,
-                                 .normed = &a->normed,
-                                 .bias = &a->bias,
-                                 .y = &a->tmp};
+    gpu_product product = {.rows = a->rows,
+                           .eps = a->eps,
+                           .batch = a->batch,
+                           .w = a->w,
+                           .x = &a->x,
+                           .norm_w = &a->norm_w,
+                           .normed = &a->normed,
+                           .bias = &a->bias,
+                           .y = &a->tmp};
     const pgd_act_mul_args act = {.size = sizeof(act),
                                   .rows = a->rows,
                                   .batch = a->batch,
@@ -187,8 +202,8 @@ pgd_status gpu_op_gate_up(const pgd_exec *x, const pgd_gate_up_args *a) {
                                   .act_alpha = a->act_alpha,
                                   .act_limit = a->act_limit};
     if (gpu_weight_layout(&a->w->desc) == K_LAYOUT_GATED) {
-        PGD_TRY(gpu_run_front(x, &product));
-        return run_gated(x, a, a->norm_w.rank != 0 ? &a->normed : &a->x);
+        PGD_TRY(run_front(x, &product));
+        return run_gated(x, a, &product);
     }
     PGD_TRY(gpu_run_product(x, &product));
     return gpu_op_act_mul(x, &act);

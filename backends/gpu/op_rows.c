@@ -1,5 +1,6 @@
 // Ops that go row by row: embed, gather_rows, norms, rope, kv_write, add, act_mul.
 #include "gpu.h"
+#include "tuned.h"
 
 static uint64_t i32s(int64_t n) {
     return (uint64_t)n * sizeof(int32_t);
@@ -52,6 +53,11 @@ pgd_status gpu_op_gather_rows(const pgd_exec *x, const pgd_gather_rows_args *a) 
     return op.code;
 }
 
+// Norms of whole rows are the tuned kernels' where a device has them, whatever the rows.
+static bool is_tuned_norm(const gpu_op *op, const k_norm_params *p) {
+    return gpu_of(op->d)->tuned != NULL && p->heads == 1 && p->n > 0;
+}
+
 pgd_status gpu_op_rmsnorm(const pgd_exec *x, const pgd_rmsnorm_args *a) {
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->x.shape[0]);
@@ -64,6 +70,13 @@ pgd_status gpu_op_rmsnorm(const pgd_exec *x, const pgd_rmsnorm_args *a) {
                              .n = (int32_t)a->x.shape[a->x.rank - 1],
                              .eps = a->eps};
     w.launch.groups[0] = p.n == 0 ? 0 : (uint32_t)p.heads;
+    if (is_tuned_norm(&op, &p)) { // whose memories are those of add_rmsnorm
+        w.launch.memories[4] = w.launch.memories[3];
+        w.launch.memories[3] = w.launch.memories[2];
+        w.launch.memories[2] = NULL;
+        gpu_of(op.d)->tuned->emit_norm(&op, &w, &p);
+        return op.code;
+    }
     gpu_emit(&op, &w, &p);
     return op.code;
 }
@@ -81,6 +94,10 @@ pgd_status gpu_op_add_rmsnorm(const pgd_exec *x, const pgd_add_rmsnorm_args *a) 
                              .n = (int32_t)a->x.shape[1],
                              .eps = a->eps};
     w.launch.groups[0] = p.n == 0 ? 0 : 1;
+    if (is_tuned_norm(&op, &p)) {
+        gpu_of(op.d)->tuned->emit_norm(&op, &w, &p);
+        return op.code;
+    }
     gpu_emit(&op, &w, &p);
     return op.code;
 }
@@ -205,15 +222,15 @@ pgd_status gpu_op_kv_write(const pgd_exec *x, const pgd_kv_write_args *a) {
 }
 
 pgd_status gpu_op_qkv_rope_write(const pgd_exec *x, const pgd_qkv_rope_write_args *a) {
-    const gpu_product product = {.rows = a->rows,
-                                 .eps = a->eps,
-                                 .batch = a->batch,
-                                 .w = a->w,
-                                 .x = &a->x,
-                                 .norm_w = &a->norm_w,
-                                 .normed = &a->normed,
-                                 .bias = &a->bias,
-                                 .y = &a->qkv};
+    gpu_product product = {.rows = a->rows,
+                           .eps = a->eps,
+                           .batch = a->batch,
+                           .w = a->w,
+                           .x = &a->x,
+                           .norm_w = &a->norm_w,
+                           .normed = &a->normed,
+                           .bias = &a->bias,
+                           .y = &a->qkv};
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->q.shape[0]);
     gpu_work w = gpu_work_of(&op, PGD_PORTABLE_heads, 1, 1);
@@ -242,7 +259,14 @@ pgd_status gpu_op_qkv_rope_write(const pgd_exec *x, const pgd_qkv_rope_write_arg
     bind_positions(&op, &p);
     bind_slots(&op, &p, a->group);
     PGD_TRY(op.code); // before the first launch
+    product.heads = &p;
+    product.heads_work = &w;
     PGD_TRY(gpu_run_product(x, &product));
+    if (product.tail_rows > 0) {
+        w.when = GPU_IF_BETWEEN;
+        w.rows_least = product.tail_rows + 1;
+        w.rows_most = INT32_MAX;
+    }
     emit_heads(&op, &w, &p);
     return op.code;
 }

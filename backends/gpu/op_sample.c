@@ -6,12 +6,44 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "tuned.h"
 
 enum { CHUNK = 32 }; // rows that are changed at once: each needs a row of scratch
 
 uint64_t gpu_sample_scratch(const pgd_tensor *logits) {
     const int64_t rows = logits->shape[0] < CHUNK ? logits->shape[0] : CHUNK;
     return (uint64_t)rows * (uint64_t)logits->shape[1] * sizeof(float);
+}
+
+// Best columns of rows that a product keeps for the draw: u64 [rows][n] behind the scratch of both.
+typedef struct best_columns {
+    uint64_t at; // in scratch
+    uint64_t bytes;
+    int32_t n; // of a row, 0: none
+    int32_t rows;
+} best_columns;
+
+static best_columns best_of(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
+                            const pgd_tensor *logits) {
+    const gpu_tuned *t = gpu_of(d)->tuned;
+    const uint64_t draw = gpu_sample_scratch(logits);
+    const uint64_t product = gpu_product_scratch(d, w, x);
+    const uint64_t both = product > draw ? product : draw;
+    uint64_t bytes = 0;
+    best_columns b = {.at = (both + GPU_ALIGN - 1) / GPU_ALIGN * GPU_ALIGN, .bytes = 0};
+    if (gpu_tuned_product(d, w, x, &bytes) != NULL) {
+        b.n = t->best(w, &b.rows);
+        b.rows = x->shape[0] < b.rows ? (int32_t)x->shape[0] : b.rows;
+        b.bytes = (uint64_t)b.n * (uint64_t)b.rows * sizeof(uint64_t);
+    }
+    b.at = b.n > 0 ? b.at : both;
+    return b;
+}
+
+uint64_t gpu_head_scratch(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
+                          const pgd_tensor *logits) {
+    const best_columns b = best_of(d, w, x, logits);
+    return b.at + b.bytes;
 }
 
 static void bind_tokens(gpu_op *op, k_argmax_params *p) {
@@ -158,7 +190,33 @@ static void check_rows(gpu_op *op, const pgd_sample_args *a) {
     }
 }
 
-pgd_status gpu_op_sample(const pgd_exec *x, const pgd_sample_args *a) {
+// A chunk of rows by portable kernels, and by tuned ones. best NULL: nothing is kept.
+static void emit_chunk(gpu_op *op, gpu_work *w, const k_sample_params *p,
+                       const best_columns *best) {
+    static const int32_t kernels[3] = {PGD_PORTABLE_change, PGD_PORTABLE_draw, PGD_PORTABLE_tell};
+    const gpu_tuned *t = p->draw.n < GPU_DRAW_TOKENS ? gpu_of(op->d)->tuned : NULL;
+    if (t != NULL && best != NULL) { // steps of few rows have it
+        gpu_work few = *w;
+        few.when = GPU_IF_BETWEEN;
+        few.rows_least = 1;
+        few.rows_most = best->rows;
+        t->emit_draw(op, &few, p, (int64_t)(op->x->scratch.offset + best->at), best->n);
+        few.rows_least = best->rows + 1;
+        few.rows_most = INT32_MAX;
+        t->emit_draw(op, &few, p, 0, 0);
+    } else if (t != NULL) {
+        t->emit_draw(op, w, p, 0, 0);
+    }
+    for (int i = t != NULL ? 2 : 0; i < 3; i++) {
+        w->launch.kernel = kernels[i];
+        if (kernels[i] != PGD_PORTABLE_tell || p->n_columns > 0) {
+            gpu_emit(op, w, p);
+        }
+    }
+}
+
+static pgd_status run_sample(const pgd_exec *x, const pgd_sample_args *a,
+                             const best_columns *best) {
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->logits.shape[0]);
     gpu_work w = gpu_work_of(&op, PGD_PORTABLE_draw, 0, 1);
@@ -172,7 +230,6 @@ pgd_status gpu_op_sample(const pgd_exec *x, const pgd_sample_args *a) {
                          .ranks_at = gpu_bind(&op, &w, 6, "ranks", &a->ranks).at,
                          .state = gpu_bind(&op, &w, 7, "state", &a->state),
                          .n_state = a->state.rank != 0 ? (int32_t)a->state.shape[0] : 0};
-    static const int32_t kernels[3] = {PGD_PORTABLE_change, PGD_PORTABLE_draw, PGD_PORTABLE_tell};
     const bool tells = a->logprobs.rank != 0 && a->top_ids.rank != 0 && a->ranks.rank != 0;
     const pgd_batch *b = op.batch;
     p.n_columns = tells ? (int32_t)a->logprobs.shape[1] : 0;
@@ -187,30 +244,32 @@ pgd_status gpu_op_sample(const pgd_exec *x, const pgd_sample_args *a) {
     for (p.first = 0; p.first < op.cap; p.first += CHUNK) {
         w.launch.groups[0] = (uint32_t)(op.cap - p.first < CHUNK ? op.cap - p.first : CHUNK);
         w.rows_from = p.first;
-        for (int i = 0; i < 3; i++) {
-            w.launch.kernel = kernels[i];
-            if (kernels[i] != PGD_PORTABLE_tell || p.n_columns > 0) {
-                gpu_emit(&op, &w, &p);
-            }
-        }
+        emit_chunk(&op, &w, &p, best);
     }
     return op.code;
 }
 
+pgd_status gpu_op_sample(const pgd_exec *x, const pgd_sample_args *a) {
+    return run_sample(x, a, NULL);
+}
+
 pgd_status gpu_op_head_sample(const pgd_exec *x, const pgd_head_sample_args *a) {
-    const gpu_product product = {.rows = a->rows,
-                                 .eps = a->eps,
-                                 .batch = a->batch,
-                                 .w = a->w,
-                                 .x = &a->x,
-                                 .norm_w = &a->norm_w,
-                                 .normed = &a->normed,
-                                 .y = &a->logits};
+    gpu_product product = {.rows = a->rows,
+                           .eps = a->eps,
+                           .batch = a->batch,
+                           .w = a->w,
+                           .x = &a->x,
+                           .norm_w = &a->norm_w,
+                           .normed = &a->normed,
+                           .y = &a->logits};
+    const best_columns best =
+        best_of(x->dev, &a->w->desc, a->norm_w.rank != 0 ? &a->normed : &a->x, &a->logits);
     const pgd_sample_args draw = common_sample_of(a);
     gpu_op op;
     gpu_op_open(&op, x, a->batch, a->rows, a->logits.shape[0]);
     check_rows(&op, &draw);
     PGD_TRY(op.code); // before the first launch
+    product.best_at = best.n > 0 ? (int64_t)best.at : 0;
     PGD_TRY(gpu_run_product(x, &product));
-    return gpu_op_sample(x, &draw);
+    return run_sample(x, &draw, product.tail_rows > 0 ? &best : NULL);
 }

@@ -62,7 +62,7 @@ static uint64_t scratch_of(const pgd_device *d, const pgd_query *q, const common
     } else if (q->op == PGD_OP_sample) {
         other = gpu_sample_scratch(&a->sample.logits);
     } else if (q->op == PGD_OP_head_sample) {
-        other = gpu_sample_scratch(&a->head_sample.logits);
+        other = gpu_head_scratch(d, w, x, &a->head_sample.logits);
     }
     return other > bytes ? other : bytes;
 }

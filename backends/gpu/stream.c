@@ -228,6 +228,19 @@ pgd_status gpu_stream_queue_create(const pgd_host *host, void *device, int32_t r
     return PGD_OK;
 }
 
+// The parameters with addresses of the memories beyond the eight.
+static void add_others(const gpu_launch *l, unsigned char *params) {
+    memcpy(params, l->params, sizeof(l->params));
+    for (uint32_t i = 0; i < l->n_others; i++) {
+        const memory *m = l->others[i];
+        unsigned char *at = params + l->others_at + i * sizeof(uint64_t);
+        uint64_t address = 0;
+        memcpy(&address, at, sizeof(address));
+        address += m == NULL ? 0 : m->address;
+        memcpy(at, &address, sizeof(address));
+    }
+}
+
 pgd_status gpu_stream_launch(const pgd_host *host, void *what, const gpu_launch *l) {
     queue *q = what;
     const int32_t own = l->kernel - PGD_PORTABLE_COUNT;
@@ -241,7 +254,12 @@ pgd_status gpu_stream_launch(const pgd_host *host, void *what, const gpu_launch 
         addresses[i] = m == NULL ? 0 : m->address;
         params[i] = &addresses[i];
     }
+    _Alignas(8) unsigned char with_others[GPU_PARAMS_BYTES];
     params[GPU_MEMORIES] = (void *)(uintptr_t)l->params; // read before the call returns
+    if (l->n_others > 0) {
+        add_others(l, with_others);
+        params[GPU_MEMORIES] = with_others;
+    }
     if (own >= 0 && q->d->overlaps) {
         const gpu_stream_grid grid = {
             {l->groups[0], l->groups[1], l->groups[2]}, n_items, tuned->shared};

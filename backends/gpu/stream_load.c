@@ -301,6 +301,9 @@ static pgd_status load_tuned(const pgd_host *host, gpu_stream_device *d, const c
     for (uint32_t i = 0; i < t->n_kernels; i++) {
         const gpu_kernel *k = &t->kernels[i];
         void **function = &d->functions[PGD_PORTABLE_COUNT + i];
+        if (k->arch != NULL && strcmp(k->arch, arch) != 0) {
+            continue; // not loaded, and its shared memory is more than this chip may have
+        }
         PGD_TRY(gpu_stream_error(host, l, k->name,
                                  d->api->module_function(function, d->tuned_module, k->name)));
         if (k->shared > PLAIN_SHARED) {

@@ -18,6 +18,11 @@
 
 #include "cuda/params.h"
 
+// 1 where the instructions of hopper.h are: sm_90a alone, not what comes after it.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define KC_HAS_HOPPER 1
+#endif
+
 typedef struct kc_words {
     k_u32 w[4];
 } kc_words;
@@ -34,7 +39,12 @@ typedef struct kc_words {
 #define KC_KERNEL(name, P, w) KC_KERNEL_(name, P, w)
 #define KC_KERNEL_(name, P, w) \
     extern "C" __global__ void __launch_bounds__(w) pgd_cuda_##name(KC_ARGS(P))
+// With registers for so many groups on a processor at once.
+#define KC_KERNEL_OF(name, P, w, n) KC_KERNEL_OF_(name, P, w, n)
+#define KC_KERNEL_OF_(name, P, w, n) \
+    extern "C" __global__ void __launch_bounds__(w, n) pgd_cuda_##name(KC_ARGS(P))
 #define KC_UNROLL     _Pragma("unroll")
+#define KC_ROLLED     _Pragma("unroll 1")
 #define KC_DYNAMIC(n) extern __shared__ __align__(128) k_u8 n[]
 #define KC_MMA(c, a, b0, b1, T)                                                 \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." T "." T ".f32 {%0,%1,%2,%3}, " \
@@ -83,11 +93,17 @@ K_FN void kc_load_pair(k_u32 *to, const k_u8 *p) {
     to[0] = v.x;
     to[1] = v.y;
 }
+K_FN void kc_store(k_u8 *p, kc_words v) {
+    *(uint4 *)p = make_uint4(v.w[0], v.w[1], v.w[2], v.w[3]);
+}
 K_FN void kc_store4(float *p, float a, float b, float c, float d) {
     *(float4 *)p = make_float4(a, b, c, d);
 }
 K_FN float kc_swap(float v, k_i32 mask) {
     return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+K_FN float kc_from(float v, k_i32 lane) {
+    return __shfl_sync(0xffffffffu, v, lane);
 }
 K_FN k_u32 kc_low(k_u32 a, k_u32 b) {
     return __byte_perm(a, b, 0x5410);
@@ -125,6 +141,9 @@ K_FN void kc_after(void) {
 }
 K_FN k_u32 kc_count(k_u32 *counter) {
     return atomicAdd(counter, 1u);
+}
+K_FN void kc_add(k_u32 *counter, k_u32 v) {
+    atomicAdd(counter, v);
 }
 K_FN void kc_fence(void) {
     __threadfence();

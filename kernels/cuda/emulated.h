@@ -11,10 +11,14 @@
         kc_is_after[pgd_emulator_at.item] = 0;                              \
         body_##name(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], local); \
         kc_need_after();                                                    \
+        kc_need_quiet();                                                    \
     }                                                                       \
     static void body_##name(KC_ARGS(P))
+#define KC_KERNEL_OF(name, P, w, n) KC_KERNEL(name, P, w)
+#define KC_HAS_HOPPER               1
 #define KC_UNROLL
-enum { KC_ITEMS = 256 };
+#define KC_ROLLED
+enum { KC_ITEMS = 512 };
 // Items that have said kc_after.
 static unsigned char kc_is_after[KC_ITEMS];
 
@@ -127,6 +131,20 @@ static inline float kc_swap(float v, k_i32 mask) {
     return own->floats[2];
 }
 
+static inline void kc_from_warp(pgd_emulator_lane *lanes) {
+    for (k_u32 lane = 0; lane < PGD_EMULATOR_WARP; lane++) {
+        lanes[lane].words[2] = lanes[lanes[lane].words[1] % PGD_EMULATOR_WARP].words[0];
+    }
+}
+
+static inline float kc_from(float v, k_i32 lane) {
+    pgd_emulator_lane *own = pgd_emulator_own();
+    own->floats[0] = v;
+    own->words[1] = (k_u32)lane;
+    pgd_emulator_together(kc_from_warp);
+    return own->floats[2];
+}
+
 // Copies of an item on their way, in groups. What they will overwrite is NaN until then.
 enum { KC_COPIES = 256 };
 typedef struct kc_copies {
@@ -180,6 +198,13 @@ static inline kc_words kc_load(const k_u8 *p) {
     }
     memcpy(v.w, p, sizeof(v.w));
     return v;
+}
+
+static inline void kc_store(k_u8 *p, kc_words v) {
+    if (((uintptr_t)p & 15) != 0) {
+        __builtin_trap();
+    }
+    memcpy(p, v.w, sizeof(v.w));
 }
 
 static inline void kc_load_pair(k_u32 *to, const k_u8 *p) {
@@ -245,6 +270,10 @@ static inline float kc_of_f16(k_u32 bits) {
 
 static inline k_u32 kc_count(k_u32 *counter) {
     return (*counter)++;
+}
+
+static inline void kc_add(k_u32 *counter, k_u32 v) {
+    *counter += v;
 }
 
 static inline void kc_fence(void) {

@@ -14,6 +14,7 @@ typedef struct product {
     int32_t act;
     int32_t has_bias;
     int32_t slice;
+    int32_t aligned; // 1: rows of y and aux begin at multiples of 16 bytes
     float alpha;
     float act_limit;
 } product;
@@ -29,6 +30,7 @@ typedef struct bench {
     float *bias;
     void *aux;
     void *x_packed;
+    void *x_cores; // for gemm_wgmma
     float *parts;
     uint32_t *counters;
     int32_t head[8]; // of the batch
@@ -105,6 +107,11 @@ static void expect(bench *b) {
     free(tmp);
 }
 
+// Elements of a step of x in cores.
+static int64_t cores_step(const product *p) {
+    return kc_gemm_cores_rows(p->rows) * KC_STEP;
+}
+
 static void make(bench *b, const product *p) {
     const int64_t k_pad = (p->k + KC_STEP - 1) / KC_STEP * KC_STEP;
     const int32_t slices = (p->k + p->slice - 1) / p->slice;
@@ -112,12 +119,13 @@ static void make(bench *b, const product *p) {
                  .panels = p->gated ? (p->n / 2 + 3) / 4 : (p->n + 7) / 8,
                  .n_out = p->gated ? p->n / 2 : p->n,
                  .head = {p->rows, 1, 0, p->rows}};
-    b->stride = b->n_out + 3;
+    b->stride = b->n_out + (p->aligned ? 8 : 3);
     b->w = test_numbers(p->dtype, (int64_t)p->n * p->k, 1, 0.2);
     b->x = test_numbers(PGD_F32, (int64_t)p->rows * p->k, 2, 1);
     b->bias = test_numbers(PGD_F32, p->n, 3, 1);
     b->aux = test_numbers(p->y_dtype, (int64_t)p->rows * b->stride, 4, 1);
     b->x_packed = test_room(p->rows * k_pad * 2);
+    b->x_cores = test_room(cores_step(p) * 2 * (k_pad / KC_STEP));
     b->parts = slices == 1 ? NULL : test_room((int64_t)slices * p->rows * b->panels * 8 * 4);
     b->counters = calloc(64, sizeof(uint32_t));
     pack(b);
@@ -125,8 +133,8 @@ static void make(bench *b, const product *p) {
 }
 
 static void drop(bench *b) {
-    void *all[] = {b->w,        b->packed, b->x,        b->bias, b->aux,
-                   b->x_packed, b->parts,  b->counters, b->want, b->room};
+    void *all[] = {b->w,       b->packed, b->x,        b->bias, b->aux, b->x_packed,
+                   b->x_cores, b->parts,  b->counters, b->want, b->room};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         free(all[i]);
     }
@@ -159,13 +167,16 @@ static uint32_t ceil_of(int32_t n, int32_t unit) {
 
 static void pack_x(bench *b) {
     const int32_t k_pad = (int32_t)ceil_of(b->is->k, KC_STEP) * KC_STEP;
-    const kc_pack_x_params p = {.x = {.s0 = b->is->k, .dtype = PGD_F32},
-                                .out_s0 = k_pad,
-                                .rows = {.mode = 1, .n = b->is->rows},
-                                .n = b->is->k,
-                                .dtype = b->is->dtype};
-    void *const m[8] = {b->head, b->x, b->x_packed};
+    kc_pack_x_params p = {.x = {.s0 = b->is->k, .dtype = PGD_F32},
+                          .out_s0 = k_pad,
+                          .rows = {.mode = 1, .n = b->is->rows},
+                          .n = b->is->k,
+                          .dtype = b->is->dtype};
+    void *m[8] = {b->head, b->x, b->x_packed};
     test_launch(PGD_CUDA_pack_x, ceil_of(k_pad, 512), (uint32_t)b->is->rows, 1, m, &p);
+    p.out_s0 = cores_step(b->is);
+    m[2] = b->x_cores;
+    test_launch(PGD_CUDA_pack_x_cores, ceil_of(k_pad, 128), ceil_of(b->is->rows, 8), 1, m, &p);
 }
 
 // y of a kernel, in memory of its own.
@@ -177,6 +188,12 @@ static void *run(bench *b, int32_t kernel, int32_t merges) {
     void *const m[8] = {b->head, b->packed, b->x_packed, y, b->bias, b->aux, b->parts, b->counters};
     const uint32_t rows = ceil_of(b->is->rows, (int32_t)k->rows);
     p.merges = merges;
+    if (kernel >= PGD_CUDA_gemm_wgmma_bf16_t64) {
+        void *const cores[8] = {b->head, b->packed, b->x_cores, y, b->bias, b->aux};
+        p.g.x.s0 = cores_step(b->is);
+        test_launch(kernel, rows, ceil_of(b->panels, 16), 1, cores, &p);
+        return y;
+    }
     if (k->n_items == 256) {
         test_launch(kernel, ceil_of(b->panels, 16), rows, 1, m, &p);
         return y;
@@ -222,6 +239,8 @@ static void assert_rows_equal(const bench *b, const void *a, const void *c, int3
 static void check(const product *p) {
     const int32_t first =
         p->dtype == PGD_BF16 ? PGD_CUDA_gemm_large_bf16_t64 : PGD_CUDA_gemm_large_f16_t64;
+    const int32_t hopper =
+        p->dtype == PGD_BF16 ? PGD_CUDA_gemm_wgmma_bf16_t64 : PGD_CUDA_gemm_wgmma_f16_t64;
     product one = *p;
     bench b, single;
     void *y, *other;
@@ -232,6 +251,12 @@ static void check(const product *p) {
     for (int32_t i = 1; i < 6; i++) {
         other = run(&b, first + i, i % 2);
         assert_near(&b, other, pgd_cuda_kernels[first + i].name);
+        assert_rows_equal(&b, y, other, p->rows);
+        free(other);
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        other = run(&b, hopper + i, 0);
+        assert_near(&b, other, pgd_cuda_kernels[hopper + i].name);
         assert_rows_equal(&b, y, other, p->rows);
         free(other);
     }
@@ -254,11 +279,33 @@ static void ragged_shapes(void **state) {
         {.dtype = PGD_BF16, .n = 264, .k = 331, .rows = 33, .y_dtype = PGD_BF16, .slice = 128},
         {.dtype = PGD_BF16, .n = 61, .k = 130, .rows = 131, .y_dtype = PGD_F32, .slice = 256},
         {.dtype = PGD_F16, .n = 130, .k = 257, .rows = 66, .y_dtype = PGD_F32, .slice = 64},
+        // the stages of gemm_wgmma come round three times
+        {.dtype = PGD_BF16, .n = 24, .k = 770, .rows = 9, .y_dtype = PGD_F32, .slice = 320},
+        {.dtype = PGD_F16, .n = 24, .k = 704, .rows = 9, .y_dtype = PGD_F32, .slice = 704},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         product p = all[i];
         p.alpha = 1;
+        check(&p);
+    }
+}
+
+// Where rows begin at multiples of 16 bytes, 8 columns are stored at a time: the same bits as one
+// by one, of which the last panel has but 4.
+static void aligned_rows(void **state) {
+    static const int32_t dtypes[] = {PGD_F32, PGD_BF16, PGD_F16};
+    (void)state;
+    for (int32_t i = 0; i < 6; i++) {
+        const product p = {.dtype = i % 2 != 0 ? PGD_F16 : PGD_BF16,
+                           .n = i == 5 ? 40 : 44 - 4 * (i % 3 == 0),
+                           .k = 72,
+                           .rows = 11,
+                           .y_dtype = dtypes[i % 3],
+                           .aux_kind = i < 3 ? PGD_AUX_ADD : PGD_AUX_NONE,
+                           .slice = 64,
+                           .aligned = 1,
+                           .alpha = 1};
         check(&p);
     }
 }
@@ -288,6 +335,7 @@ static void what_follows(void **state) {
 static void other_order(void **state) {
     pgd_emulator_backwards = 1;
     what_follows(state);
+    aligned_rows(state);
     pgd_emulator_backwards = 0;
 }
 
@@ -300,15 +348,21 @@ static void live_rows(void **state) {
                        .y_dtype = PGD_F32,
                        .slice = 64,
                        .alpha = 1};
+    static const int32_t bf16[] = {
+        PGD_CUDA_gemm_large_bf16_t64, PGD_CUDA_gemm_large_bf16_t128, PGD_CUDA_gemm_small_bf16_r8,
+        PGD_CUDA_gemm_small_bf16_r16, PGD_CUDA_gemm_small_bf16_r32,  PGD_CUDA_gemm_small_bf16_r64,
+        PGD_CUDA_gemm_wgmma_bf16_t64, PGD_CUDA_gemm_wgmma_bf16_t128, PGD_CUDA_gemm_wgmma_bf16_t192,
+    };
+    enum { N_BF16 = sizeof(bf16) / sizeof(bf16[0]) };
     const int32_t live[] = {0, 1, 17};
     bench b;
     (void)state;
     make(&b, &p);
     pack_x(&b);
     for (int i = 0; i < 3; i++) {
-        for (int32_t k = PGD_CUDA_gemm_large_bf16_t64; k <= PGD_CUDA_gemm_small_bf16_r64; k++) {
+        for (int32_t k = 0; k < N_BF16; k++) {
             b.head[0] = live[i];
-            uint32_t *y = run(&b, k, 1);
+            uint32_t *y = run(&b, bf16[k], 1);
             for (int32_t r = 0; r < p.rows; r++) {
                 for (int32_t c = 0; c < p.n; c++) {
                     const uint32_t bits = y[r * b.stride + c];
@@ -336,9 +390,9 @@ static void slices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ragged_shapes), cmocka_unit_test(what_follows),
-        cmocka_unit_test(other_order),   cmocka_unit_test(live_rows),
-        cmocka_unit_test(slices),
+        cmocka_unit_test(ragged_shapes), cmocka_unit_test(aligned_rows),
+        cmocka_unit_test(what_follows),  cmocka_unit_test(other_order),
+        cmocka_unit_test(live_rows),     cmocka_unit_test(slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

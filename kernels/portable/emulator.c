@@ -1,5 +1,5 @@
 // The emulator's fibers: one a work item, switched at K_SYNC and at the end, in item order; warp by
-// warp where the items of a warp meet.
+// warp where the items of a warp meet, in rounds where warps wait for each other.
 //
 // A fiber is started once by makecontext and then lives as long as the process; every later switch
 // is a jump, which asks nothing of the system. An item that ends while another waits at K_SYNC
@@ -23,12 +23,12 @@ void __sanitizer_finish_switch_fiber(void *fake_stack_save, const void **bottom_
                                      size_t *size_old);
 #endif
 
-enum { STACK_BYTES = 128 * 1024, MOST_ITEMS = 256 };
+enum { STACK_BYTES = 128 * 1024, MOST_ITEMS = 512 };
 
 typedef void *jump[5]; // of __builtin_setjmp
 
 // Where a fiber stands that does not run.
-enum { AT_SYNC, AT_WARP, AT_END };
+enum { AT_SYNC, AT_WARP, AT_WAIT, AT_END };
 
 typedef struct fiber {
     jump at;
@@ -51,6 +51,7 @@ static struct {
     k_u8 *const *m;
     const void *params;
     pgd_emulator_lane lanes[MOST_ITEMS];
+    k_u32 waits_over; // how often an item has left pgd_emulator_wait
 } e;
 
 pgd_emulator_place pgd_emulator_at;
@@ -95,6 +96,14 @@ void pgd_emulator_together(void (*f)(pgd_emulator_lane *lanes)) {
     leave(&e.fibers[item], AT_WARP);
 }
 
+void pgd_emulator_wait(int (*ready)(void *what), void *what) {
+    const k_i32 item = pgd_emulator_at.item;
+    while (!ready(what)) {
+        leave(&e.fibers[item], AT_WAIT);
+    }
+    e.waits_over++;
+}
+
 // An item of one group after the other.
 static void start(void) {
     fiber *self = &e.fibers[pgd_emulator_at.item];
@@ -123,7 +132,7 @@ static NOT_INLINED void enter(fiber *f) {
 #endif
 }
 
-// Lets the items [first, behind) run until all are AT_SYNC or all AT_END. -2: neither.
+// Lets the items [first, behind) run until all are AT_SYNC, all AT_WAIT or all AT_END. -2: neither.
 static int run_warp(k_u32 first, k_u32 behind) {
     int at_what;
     do {
@@ -139,24 +148,45 @@ static int run_warp(k_u32 first, k_u32 behind) {
     return at_what;
 }
 
+// Each warp that does not stand at `at_what` already, once or, as long as any waits and something
+// moves, more often. AT_SYNC or AT_END: all are there.
+static int run_warps(k_u32 n_warps) {
+    int at_what[MOST_ITEMS / PGD_EMULATOR_WARP];
+    k_u32 n_waiting, moves, n_there = 0, round = 0;
+    memset(at_what, 0xff, sizeof(at_what));
+    do {
+        moves = e.waits_over + n_there;
+        n_waiting = n_there = 0;
+        for (k_u32 i = 0; i < n_warps; i++) {
+            const k_u32 w = pgd_emulator_backwards ? n_warps - 1 - i : i;
+            const k_u32 first = w * PGD_EMULATOR_WARP;
+            const k_u32 behind = first + PGD_EMULATOR_WARP;
+            if (at_what[w] < 0 || at_what[w] == AT_WAIT) {
+                at_what[w] = run_warp(first, behind < e.n_items ? behind : e.n_items);
+            }
+            if (at_what[w] < 0) {
+                return -2;
+            }
+            n_waiting += at_what[w] == AT_WAIT;
+            n_there += at_what[w] != AT_WAIT;
+        }
+    } while (n_waiting > 0 && (round++ == 0 || e.waits_over + n_there != moves));
+    for (k_u32 w = 1; w < n_warps; w++) {
+        if (at_what[w] != at_what[0]) {
+            return -2;
+        }
+    }
+    return at_what[0];
+}
+
 // 0, or -2 when some items ended and some did not.
 static int run_group(void) {
     const k_u32 n_warps = (e.n_items + PGD_EMULATOR_WARP - 1) / PGD_EMULATOR_WARP;
     int at_what;
     do {
-        at_what = -1;
-        for (k_u32 i = 0; i < n_warps; i++) {
-            const k_u32 w = pgd_emulator_backwards ? n_warps - 1 - i : i;
-            const k_u32 first = w * PGD_EMULATOR_WARP;
-            const k_u32 behind = first + PGD_EMULATOR_WARP;
-            const int here = run_warp(first, behind < e.n_items ? behind : e.n_items);
-            if (here < 0 || (at_what >= 0 && here != at_what)) {
-                return -2;
-            }
-            at_what = here;
-        }
+        at_what = run_warps(n_warps);
     } while (at_what == AT_SYNC);
-    return 0;
+    return at_what == AT_END ? 0 : -2;
 }
 
 static int make_fibers(k_u32 n_items) {

@@ -42,6 +42,10 @@ pgd_emulator_lane *pgd_emulator_own(void);
 // lanes. A lane that is at another barrier, or has ended, makes the run fail.
 void pgd_emulator_together(void (*f)(pgd_emulator_lane *lanes));
 
+// Goes on when ready says so, which is asked again and again while other warps run; the lanes of a
+// warp must be of one mind. Makes the run fail when all that is left waits like this.
+void pgd_emulator_wait(int (*ready)(void *what), void *what);
+
 // Shared memory whose size a launch says: set by the caller of pgd_emulator_run.
 extern k_u8 *pgd_emulator_shared;
 // 1: the warps of a group take turns from the last to the first, so that a barrier that is missing

@@ -122,29 +122,31 @@ bench() {
             --device "$device" --deterministic $mode --weight-cache off --json "$@"
     done
 }
-# The same with tuned kernels that start while the one before them ends; CUDA alone has that.
-bench_overlap() {
-    local options=${device#*\{}
+# bench_with OPTION NAME MODEL ARGS...: the same with an option that CUDA alone has.
+bench_with() {
+    local options=${device#*\{} option=$1
+    shift
     [[ $device == cuda* ]] || return 0
     [[ $device == *\{* ]] && options=";${options%\}}" || options=
-    device="${device%%\{*}{overlap=on$options}" bench "$@"
+    device="${device%%\{*}{$option$options}" bench "$@"
 }
 if [ $dry = 1 ]; then
     nano=("$root/models/nano" --input-len 8 --output-len 3 --repeat 1 --warmup 0
           --max-model-len 64)
     bench nano-b1 "${nano[@]}"
-    bench_overlap nano-b1-overlap "${nano[@]}"
+    bench_with overlap=on nano-b1-overlap "${nano[@]}"
 else
     for shape in llama-3.2-1b llama-3.1-8b; do
         model=synthetic:$shape
         bench $shape-b1 $model --batch-size 1 --input-len 128 --output-len 129 --repeat 1
-        bench_overlap $shape-b1-overlap $model --batch-size 1 --input-len 128 --output-len 129 \
-            --repeat 1
+        bench_with overlap=on $shape-b1-overlap $model --batch-size 1 --input-len 128 \
+            --output-len 129 --repeat 1
         bench $shape-b64 $model --batch-size 64 --input-len 16 --context 1024 --output-len 33 \
             --max-num-seqs 64 --repeat 1 --warmup 0
         bench $shape-b256 $model --batch-size 256 --input-len 16 --context 1024 --output-len 17 \
             --max-num-seqs 256 --repeat 1 --warmup 0
         bench $shape-prefill $model --input-len 2048 --output-len 2 --repeat 2
+        bench_with wgmma=off $shape-prefill-mma $model --input-len 2048 --output-len 2 --repeat 2
     done
 fi
 if python3 -c 'import torch' 2>/dev/null; then
