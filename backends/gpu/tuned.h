@@ -31,7 +31,7 @@ struct gpu_tuned {
     int32_t act_dtype;
     int32_t dot_dtype;
     // The name of the kernels of a product, NULL: it is not theirs, whatever the rows; the bytes of
-    // scratch. The same of attention, whose batch may be NULL.
+    // scratch. The same of attention, whose batch may be NULL; no function: it is never theirs.
     const char *(*product)(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch);
     const char *(*attention)(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
                              uint64_t *out_scratch);

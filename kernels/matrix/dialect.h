@@ -1,8 +1,8 @@
 // What a matrix-unit kernel may say beside the portable dialect, in three languages:
 //
 //   K_HIP      MFMA and WMMA as clang's builtins; the chip says which unit
-//   K_OPENCL   DPAS as the functions of cl_intel_subgroup_matrix_multiply_accumulate, for sub-groups
-//              of KM_DPAS lanes; the driver's compiler has them
+//   K_OPENCL   DPAS as the functions of cl_intel_subgroup_matrix_multiply_accumulate, for
+//              sub-groups of KM_DPAS lanes; the driver's compiler has them
 //   K_C        the emulator of kernels/portable: the lanes of a wave meet in km_mul, fragments are
 //              laid out as the vendor's documents number them (emulated.h)
 //

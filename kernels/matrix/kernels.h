@@ -8,18 +8,17 @@
 //   gemm_few_*     batch, w, x, y, bias, aux, parts     ceil(panels / few_panels), n_slices,
 //                                                       ceil(rows / 16)
 //   gemm_merge     batch, -, -, y, bias, aux, parts     ceil(panels / 64), rows
-//   gemm_many_*    batch, w, x, y, bias, aux            ceil(panels / panels of a wave),
-//                                                       ceil(rows / 128)
+//   gemm_many_*    batch, w, x, y, bias, aux            ceil(panels / a wave's), ceil(rows / 128)
 //
 // **One order of summation.** A weight's k is cut into slices of km_gemm_slice, by its shape and
-// the unit. A slice is one chain of products over k = 0, 16, 32 ...; slices are added to 0 from left
-// to right. So gemm_few (with gemm_merge behind it, where there is more than one slice) and
+// the unit. A slice is one chain of products over k = 0, 16, 32 ...; slices are added to 0 from
+// left to right. So gemm_few (with gemm_merge behind it, where there is more than one slice) and
 // gemm_many give the same bits, and a host may choose by rows. The bits differ from those of the
 // portable kernels, and from unit to unit: a device uses one kind.
 //
-// **When they may be taken:** the weight is bf16 or f16, packed (K_LAYOUT_PANELS or K_LAYOUT_GATED)
-// at an address that is a multiple of 16, x is of its dtype or to be rounded to it. y, aux f32, bf16
-// or f16; any n, k, rows, activation; k >= 1.
+// **When they may be taken:** the weight is bf16 or f16, packed (K_LAYOUT_PANELS or
+// K_LAYOUT_GATED) at an address that is a multiple of 16, x is of its dtype or to be rounded to it.
+// y, aux f32, bf16 or f16; any n, k, rows, activation; k >= 1.
 #ifndef PGD_KERNELS_MATRIX_KERNELS_H
 #define PGD_KERNELS_MATRIX_KERNELS_H
 
