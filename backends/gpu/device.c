@@ -183,6 +183,11 @@ static pgd_status device_open(void *backend, uint32_t i, const pgd_device *next,
         b->host->free(b->host, self);
         return code;
     }
+    if (self->tuned != NULL && b->driver->has_tuned != NULL &&
+        !b->driver->has_tuned(b->host, self->device, self->plain_reason,
+                              sizeof(self->plain_reason))) {
+        self->tuned = NULL;
+    }
     *out_self = self;
     return PGD_OK;
 }

@@ -101,8 +101,8 @@ void gpu_matrix_emit(const pgd_matrix_unit *u, gpu_op *op, const gpu_work *made,
     params.g.x = (k_view){.at = scratch.at, .s0 = p.k_pad, .dtype = w->dtype};
     work.launch.memories[6] = work.launch.memories[2];
     emit_few(u, op, &work, &p, params);
-    gpu_work many = work_of(&work, PGD_MATRIX_gemm_many_bf16 + (w->dtype == PGD_F16), 1,
-                            KM_MANY_ROWS);
+    gpu_work many =
+        work_of(&work, PGD_MATRIX_gemm_many_bf16 + (w->dtype == PGD_F16), 1, KM_MANY_ROWS);
     many.launch.groups[0] = gpu_ceil(p.panels, u->panels);
     gpu_emit(op, &many, &params);
 }

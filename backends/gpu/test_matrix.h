@@ -175,8 +175,8 @@ static void check_launches(const gpu_tuned *tuned, const gpu_device_facts *facts
                           gpu_ceil(n, 16));
             assert_groups(&launches[2], PGD_MATRIX_gemm_merge, 1, n, 1);
         } else {
-            assert_groups(&launches[1], PGD_MATRIX_gemm_many_bf16,
-                          gpu_ceil(want.panels, u->panels), gpu_ceil(n, 128), 1);
+            assert_groups(&launches[1], PGD_MATRIX_gemm_many_bf16, gpu_ceil(want.panels, u->panels),
+                          gpu_ceil(n, 128), 1);
         }
         const km_gemm_params *p = (const km_gemm_params *)(const void *)launches[1].params;
         assert_int_equal(p->n_slices, want.n_slices);
