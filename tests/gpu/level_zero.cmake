@@ -26,6 +26,11 @@ if(PAGODA_SANITIZE) # what the driver does with launches is the same for each
 endif()
 ze_test(ops.ze ops "" $<TARGET_FILE:ops_test> --plugin-dir ${PROJECT_BINARY_DIR}/lib/pagoda
     --device ze:0 --cases 2 --need-native)
+# A chip with a matrix unit whose driver does not build the kernels for it.
+ze_test(ops.ze.matrix ops "matrix=16" $<TARGET_FILE:ops_test>
+    --plugin-dir ${PROJECT_BINARY_DIR}/lib/pagoda --device ze:0 --cases 1 --need-native)
+ze_test(plan.ze.matrix ops "matrix=16" bash ${folder}/no_matrix.sh
+    $<TARGET_FILE:pagoda_program> ${nano})
 ze_test(golden.ze golden "" $<TARGET_FILE:golden_test> ze:0 ${ze_goldens})
 ze_test(golden.ze.late golden "pauses=300;pause_us=400;seed=7" $<TARGET_FILE:golden_test> ze:0
     ${golden}/llama-default/golden.json)
