@@ -50,6 +50,20 @@ ze_test(engine.invariance.ze "engine;slow" "" $<TARGET_FILE:invariance_test>
 ze_test(nano.ze "nano;slow" "" ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/nano/nano_test.py
     $<TARGET_FILE:pagoda_program> ${nano} ze:0 --once)
 
+# What Intel's compiler makes of the SPIR-V (tools/gpu/ocloc.sh gets it).
+find_program(PAGODA_OCLOC ocloc)
+if(PAGODA_OCLOC AND TARGET pgd-ze)
+    add_test(NAME ze.ocloc COMMAND bash ${folder}/ocloc.sh ${PAGODA_OCLOC}
+        ${PROJECT_BINARY_DIR}/backends/level_zero/spirv.c)
+else()
+    message(STATUS "tests/gpu: ze.ocloc is skipped, there is no ocloc (Debian: intel-opencl-icd)")
+    add_test(NAME ze.ocloc COMMAND bash -c "echo there is no ocloc; exit 77")
+endif()
+set_tests_properties(ze.ocloc PROPERTIES LABELS "ze;slow" TIMEOUT 900 SKIP_RETURN_CODE 77)
+if(PAGODA_SANITIZE) # of no build of ours
+    set_tests_properties(ze.ocloc PROPERTIES DISABLED ON)
+endif()
+
 # What goes wrong.
 ze_test(failures.ze failures "" bash ${folder}/failures.sh $<TARGET_FILE:pagoda_program> ze
     ZE_ENABLE_ALT_DRIVERS=/nonexistent)
