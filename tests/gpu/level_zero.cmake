@@ -59,7 +59,7 @@ else()
     message(STATUS "tests/gpu: ze.ocloc is skipped, there is no ocloc (Debian: intel-opencl-icd)")
     add_test(NAME ze.ocloc COMMAND bash -c "echo there is no ocloc; exit 77")
 endif()
-set_tests_properties(ze.ocloc PROPERTIES LABELS "ze;slow" TIMEOUT 900 SKIP_RETURN_CODE 77)
+set_tests_properties(ze.ocloc PROPERTIES LABELS "ze;slow" TIMEOUT 1800 SKIP_RETURN_CODE 77)
 if(PAGODA_SANITIZE) # of no build of ours
     set_tests_properties(ze.ocloc PROPERTIES DISABLED ON)
 endif()

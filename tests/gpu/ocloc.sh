@@ -24,6 +24,7 @@ for pair in dpas16:pvc dpas8:acm-g10; do
     unit=${pair%:*} chip=${pair#*:}
     compile "$unit" "$chip" "-ze-opt-large-register-file"
     if grep -i spill said; then exit 1; fi
+    mkdir "$unit"
     "$ocloc" disasm -file "$unit"*.bin -device "$chip" -dump "$unit" >/dev/null 2>&1
     for kernel in gemm_few_bf16 gemm_few_f16 gemm_many_bf16 gemm_many_f16; do
         n=$(grep -c "dpas.8x8" "$unit/pgd_matrix_${kernel}_KernelHeap.asm")
