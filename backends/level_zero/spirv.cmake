@@ -2,9 +2,10 @@
 #       -P spirv.cmake
 #
 # Compiles the kernels to SPIR-V, the portable ones with double precision and without, those for
-# matrix units for two sizes of sub-groups, and writes all as bytes in a C file. Optimisation is left to the driver: what clang makes of a kernel has
-# instructions that the translator does not know. Only calls are made part of their kernel: SPIR-V
-# does not keep that a function with a barrier may not be moved.
+# matrix units for two sizes of sub-groups, and writes all as bytes in a C file. Optimisation is
+# left to the driver: what clang makes of a kernel has instructions that the translator does not
+# know. Only calls are made part of their kernel: SPIR-V does not keep that a function with a
+# barrier may not be moved.
 cmake_minimum_required(VERSION 3.22)
 
 function(run)

@@ -13,5 +13,6 @@ expect() {
     grep -q "$4" <<<"$said" || { echo "$3: not '$4': $said"; exit 1; }
 }
 
-expect "$1" "$2" ze:0 "the driver cannot build the matrix kernels (0x70000004) a function is undefined"
+expect "$1" "$2" ze:0 \
+    "the driver cannot build the matrix kernels (0x70000004) a function is undefined"
 expect "$1" "$2" "ze:0{tuned=off}" "tuned kernels are off (option tuned)"
