@@ -29,7 +29,7 @@ void pgd_emulator_sync(void);
 
 // Warps, for kernels that know them (kernels/cuda, kernels/matrix): neighbouring items meet without
 // the others. 32 of them, where the caller of pgd_emulator_run has not set another number.
-enum { PGD_EMULATOR_WARP = 32, PGD_EMULATOR_WARP_MOST = 64, PGD_EMULATOR_LANE_BYTES = 96 };
+enum { PGD_EMULATOR_WARP = 32, PGD_EMULATOR_LANE_BYTES = 96 };
 extern k_i32 pgd_emulator_warp;
 
 // What the items of a warp hand each other: a lane reads and writes its own, f all of them.

@@ -27,8 +27,8 @@ for pair in dpas16:pvc dpas8:acm-g10; do
     mkdir "$unit"
     "$ocloc" disasm -file "$unit"*.bin -device "$chip" -dump "$unit" >/dev/null 2>&1
     for kernel in gemm_few_bf16 gemm_few_f16 gemm_many_bf16 gemm_many_f16; do
-        n=$(grep -c "dpas.8x8" "$unit/pgd_matrix_${kernel}_KernelHeap.asm")
-        echo "$unit $kernel: $n dpas"
-        [[ $n -ge 8 ]]
+        n=$(grep -c "dpas.8x8" "$unit/pgd_matrix_${kernel}_KernelHeap.asm") || true
+        echo "$unit $kernel: ${n:-no code} dpas"
+        [[ ${n:-0} -ge 8 ]]
     done
 done

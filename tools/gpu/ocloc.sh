@@ -13,6 +13,7 @@ apt-get download "${packages[@]}"
 for package in *.deb; do
     dpkg -x "$package" .
 done
+ln -sf libiga64.so.1 usr/lib/x86_64-linux-gnu/libiga64.so # the disassembler, as ocloc calls it
 cat >ocloc <<'END'
 #!/bin/sh
 folder=$(dirname "$(readlink -f "$0")")
