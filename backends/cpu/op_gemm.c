@@ -177,8 +177,16 @@ static void gate_rest_rows(void *ctx, int64_t r0, int64_t r1, uint32_t worker) {
     const gate_rest *g = ctx;
     (void)worker;
     for (int64_t r = r0; r < r1; r++) {
-        const float *gate = g->tmp.p + r * g->tmp.s0;
-        cpu_act_mul(g->k, &g->how, gate, gate + g->n, g->n, &g->out, g->bf16, r, 0);
+        const pgd_cpu_finish *how = &g->how;
+        float *gate = g->tmp.p + r * g->tmp.s0;
+        float *out = g->out.p + r * g->out.s0;
+        if (!g->bf16) {
+            g->k->f32_act_mul(gate, gate + g->n, out, g->n, how->act, how->act_alpha,
+                              how->act_limit);
+            continue;
+        }
+        g->k->f32_act_mul(gate, gate + g->n, gate, g->n, how->act, how->act_alpha, how->act_limit);
+        g->k->bf16_narrow(gate, (uint16_t *)(void *)g->out.p + r * g->out.s0, g->n);
     }
 }
 

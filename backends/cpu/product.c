@@ -3,7 +3,7 @@
 // Work is cut into items of (group of panels of W) x (block of rows of x), handed out one by one,
 // the blocks of a group next to each other, so that W comes from memory once.
 //
-//   few rows    an item is about 128 KiB of W, read from front to back
+//   few rows    an item is about 512 KiB of W, read from front to back
 //   many rows   blocks of up to 128 rows, groups of up to 4 panels, k in slabs: a slab of x stays
 //               in L2 while the panels pass; 512 products of a panel stay in L1 while all rows pass
 //
@@ -12,10 +12,12 @@
 // left to right, of chains of 512 products with k rising.
 #include "product.h"
 
+#include <string.h>
+
 #include "library.h"
 
 enum {
-    ITEM_BYTES = 128 << 10, // of weights in an item, when there are few rows
+    ITEM_BYTES = 512 << 10, // of weights in an item, when there are few rows
     FEW_ROWS = 32,          // up to here it is reading W that takes the time
     BLOCK_ROWS = 128,       // most rows of a block
     GROUP = 4,              // panels of an item, when there are many rows
@@ -115,9 +117,9 @@ static bool sums_by_blas(const cpu_product *p, int64_t p0, int64_t p1, int64_t r
     return done;
 }
 
-// acc [p1 - p0][m][32] = x W^T of rows [r0, r0 + m) and panels [p0, p1).
-static void sums(const cpu_product *p, int64_t p0, int64_t p1, int64_t r0, int64_t m, float *acc) {
-    const bool follows = p->n_blocks == 1 && p1 < p->w->n_panels;
+// acc [p1 - p0][m][32] = x W^T of rows [r0, r0 + m) and panels [p0, p1). Panel `after` comes next.
+static void sums(const cpu_product *p, int64_t p0, int64_t p1, int64_t after, int64_t r0, int64_t m,
+                 float *acc) {
     walk at = {.panel = p0};
     bool more = !sums_by_blas(p, p0, p1, r0, m, acc);
     while (more) {
@@ -132,11 +134,10 @@ static void sums(const cpu_product *p, int64_t p0, int64_t p1, int64_t r0, int64
             .add = at.k > 0,
         };
         more = walk_on(p, p0, p1, &next);
-        if (!more && follows) {
-            part.next = part_of(p, &(walk){.panel = p1});
-        } else if (more) {
-            part.next = part_of(p, &next);
+        if (!more) {
+            next = (walk){.panel = after};
         }
+        part.next = next.panel < p->w->n_panels ? part_of(p, &next) : NULL;
         part.x = x_of(p, s, r0, at.k, &part.ldx);
         p->fns[s - p->w->segments](&part);
         at = next;
@@ -158,21 +159,14 @@ static void plain_end(const cpu_product *p, int64_t index, int64_t r0, int64_t m
     p->k->f32_finish_32(acc, PGD_CPU_PANEL, m, cols, p->y.p + r0 * p->y.s0 + first, p->y.s0, &how);
 }
 
-// act(gate) * up of n columns of a row of y, from column `first` on.
-void cpu_act_mul(const pgd_cpu_kernels *k, const pgd_cpu_finish *how, const float *gate,
-                 const float *up, int64_t n, const cpu_view *y, bool bf16, int64_t row,
-                 int64_t first) {
-    float *at = y->p + row * y->s0 + first;
-    uint16_t *narrow = (uint16_t *)(void *)y->p + row * y->s0 + first;
-    float part[PGD_CPU_PANEL];
-    if (!bf16) {
-        k->f32_act_mul(gate, up, at, n, how->act, how->act_alpha, how->act_limit);
-        return;
-    }
-    for (int64_t i = 0; i < n; i += PGD_CPU_PANEL) {
-        const int64_t m = cpu_min(PGD_CPU_PANEL, n - i);
-        k->f32_act_mul(gate + i, up + i, part, m, how->act, how->act_alpha, how->act_limit);
-        k->bf16_narrow(part, narrow + i, m);
+// cols columns of a row of y, from column `first` on.
+static void put_row(const cpu_product *p, const float *from, int64_t cols, int64_t row,
+                    int64_t first) {
+    const int64_t at = row * p->y.s0 + first;
+    if (p->y_bf16) {
+        p->k->bf16_narrow(from, (uint16_t *)(void *)p->y.p + at, cols);
+    } else {
+        memcpy(p->y.p + at, from, (size_t)cols * sizeof(float));
     }
 }
 
@@ -190,9 +184,12 @@ static void gated_end(const cpu_product *p, int64_t index, int64_t r0, int64_t m
             p->k->f32_finish_32(half, PGD_CPU_PANEL, m, cols, half, PGD_CPU_PANEL, &how);
         }
     }
+    // All rows in one call: a row of a panel is too short to hide how long e^x takes. Columns behind
+    // `cols` are made as well, and not kept.
+    p->k->f32_act_mul(acc, up, acc, m * PGD_CPU_PANEL, p->how.act, p->how.act_alpha,
+                      p->how.act_limit);
     for (int64_t i = 0; i < m; i++) {
-        cpu_act_mul(p->k, &p->how, acc + i * PGD_CPU_PANEL, up + i * PGD_CPU_PANEL, cols, &p->y,
-                    p->y_bf16, r0 + i, first[0]);
+        put_row(p, acc + i * PGD_CPU_PANEL, cols, r0 + i, first[0]);
     }
 }
 
@@ -202,11 +199,13 @@ static void product_item(const cpu_product *p, int64_t item) {
     const int64_t m = cpu_min(p->block_rows, p->rows - r0);
     const int64_t first = item / p->n_blocks * p->group;
     const int64_t end = cpu_min(first + p->group, p->w->n_panels);
+    // Workers take items in turns: the next one of this worker is as far as there are workers.
+    const int64_t ahead = (item + p->n_workers) / p->n_blocks * p->group;
     const int64_t width = p->gated ? 2 : 1;
     const int64_t together = p->slab < p->w->desc.k ? GROUP : width;
     for (int64_t p0 = first; p0 < end; p0 += together) {
         const int64_t p1 = cpu_min(p0 + together, end);
-        sums(p, p0, p1, r0, m, acc);
+        sums(p, p0, p1, p1 < end ? p1 : ahead, r0, m, acc);
         for (int64_t i = p0; i < p1; i += width) {
             float *of_panel = acc + (i - p0) * m * PGD_CPU_PANEL;
             if (p->gated) {

@@ -36,9 +36,5 @@ void cpu_product_init(cpu_product *p, const pgd_exec *x, const pgd_weight *w);
 void cpu_product_live(cpu_product *p, int64_t rows, cpu_phase *phase);
 // Items [i0, i1) of a cut product.
 void cpu_product_items(void *ctx, int64_t i0, int64_t i1, uint32_t worker);
-// act(gate) * up of n columns of a row of y, from column `first` on; bf16: y is.
-void cpu_act_mul(const pgd_cpu_kernels *k, const pgd_cpu_finish *how, const float *gate,
-                 const float *up, int64_t n, const cpu_view *y, bool bf16, int64_t row,
-                 int64_t first);
 
 #endif
