@@ -27,7 +27,8 @@ ROOMS = {room: {r for low in LEVELS[:at] for r in low} | {room}
 # Tests (x_test.c, test_x.h, tests/) see everything.
 FOLDERS = {
     "kernels/ref": ("include/pagoda",),
-    "kernels": ("include/pagoda", "kernels/cpu", "kernels/portable", "kernels/cuda"),
+    "kernels": ("include/pagoda", "kernels/cpu", "kernels/portable", "kernels/cuda",
+                "kernels/matrix"),
     "backends/common": ("include/pagoda",),
     "backends/gpu": ("include/pagoda", "kernels", "backends/common"),
     "backends": ("include/pagoda", "kernels", "backends/gpu", "backends/common"),

@@ -101,12 +101,20 @@ static const gpu_tuned *tuned_of(const gpu_backend *self, const gpu_device_facts
     return t != NULL && t->usable(self->host, f, reason, bytes) ? t : NULL;
 }
 
-// The table of an open device.
-static const gpu_tuned *better_of(const gpu_self *self) {
+// The table of an open device: NULL where its driver does not build those kernels, else the better
+// one where the device has shown that it may be taken.
+static const gpu_tuned *tuned_of_open(gpu_self *self) {
+    const gpu_driver *driver = self->driver;
     const gpu_tuned *t = self->tuned;
-    const gpu_tuned *better = t == NULL || t->better == NULL
-                                  ? NULL
-                                  : t->better(self->host, self->driver, self->device, &self->facts);
+    const gpu_tuned *better = NULL;
+    if (t == NULL || (driver->has_tuned != NULL &&
+                      !driver->has_tuned(self->host, self->device, self->plain_reason,
+                                         sizeof(self->plain_reason)))) {
+        return NULL;
+    }
+    if (t->better != NULL) {
+        better = t->better(self->host, driver, self->device, &self->facts);
+    }
     return better == NULL ? t : better;
 }
 
@@ -192,7 +200,7 @@ static pgd_status device_open(void *backend, uint32_t i, const pgd_device *next,
         b->host->free(b->host, self);
         return code;
     }
-    self->tuned = better_of(self);
+    self->tuned = tuned_of_open(self);
     *out_self = self;
     return PGD_OK;
 }

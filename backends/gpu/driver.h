@@ -86,10 +86,10 @@ typedef struct gpu_device_facts {
     uint64_t bytes;       // memory
     uint64_t bytes_per_s; // 0 = unknown
     uint32_t units;
-    uint32_t align;   // of the offset of a part of a buffer that stands for itself
-    int32_t kind;     // PGD_DEVICE_...
-    int32_t has_f64;  // 0: sample is left to the host
-    int32_t reserved; // 0
+    uint32_t align;  // of the offset of a part of a buffer that stands for itself
+    int32_t kind;    // PGD_DEVICE_...
+    int32_t has_f64; // 0: sample is left to the host
+    int32_t unit;    // of matrix products, a number of the driver's own; 0: none, or unknown
 } gpu_device_facts;
 
 typedef struct gpu_tuned gpu_tuned;
@@ -109,6 +109,9 @@ typedef struct gpu_driver {
     // Makes the context and the module with the kernels.
     pgd_status (*open)(const pgd_host *host, void *library, uint32_t i, void **out_device);
     void (*close)(const pgd_host *host, void *device);
+    // Optional: whether an open device took the tuned kernels that its facts promise; if not,
+    // `reason` says why.
+    bool (*has_tuned)(const pgd_host *host, void *device, char *reason, size_t bytes);
     // Optional: bytes free and in all.
     pgd_status (*memory)(const pgd_host *host, void *device, uint64_t *out_free,
                          uint64_t *out_total);

@@ -26,7 +26,7 @@ int32_t gpu_attn_rows(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_b
 const char *gpu_tuned_attn(const pgd_device *d, const pgd_attn_args *a, const pgd_kv_desc *kv,
                            const pgd_batch *b, uint64_t *out_scratch) {
     const gpu_tuned *t = gpu_of(d)->tuned;
-    return t != NULL ? t->attention(a, kv, b, out_scratch) : NULL;
+    return t != NULL && t->attention != NULL ? t->attention(a, kv, b, out_scratch) : NULL;
 }
 
 uint64_t gpu_attn_scratch(const pgd_device *d, const pgd_attn_args *a, const pgd_kv_desc *kv,

@@ -93,7 +93,7 @@ static void emit_product(gpu_op *op, gpu_work *made, k_gemm_params *p, const pgd
     if (gpu_tuned_product(op->d, &weight->desc, x, &bytes) == NULL) {
         tuned = NULL;
     }
-    if (tuned != NULL && of != NULL && of->norm_w->rank != 0) {
+    if (tuned != NULL && tuned->emit_front != NULL && of != NULL && of->norm_w->rank != 0) {
         tuned->emit_front(op, of, gpu_library_product(op->d, &weight->desc, x, &bytes) != NULL);
     }
     gpu_library_emit(op, made, p, weight, x);
@@ -136,8 +136,11 @@ pgd_status gpu_op_gemm_add(const pgd_exec *x, const pgd_gemm_add_args *a) {
 
 // The norm, unless the product's kernels make it.
 static pgd_status run_front(const pgd_exec *x, const gpu_product *p) {
+    const gpu_tuned *tuned = gpu_of(x->dev)->tuned;
     uint64_t bytes = 0;
-    if (p->norm_w->rank == 0 || gpu_tuned_product(x->dev, &p->w->desc, p->normed, &bytes) != NULL) {
+    if (p->norm_w->rank == 0 ||
+        (tuned != NULL && tuned->emit_front != NULL &&
+         gpu_tuned_product(x->dev, &p->w->desc, p->normed, &bytes) != NULL)) {
         return PGD_OK;
     }
     const pgd_rmsnorm_args norm = {.size = sizeof(norm),

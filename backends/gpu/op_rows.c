@@ -55,7 +55,8 @@ pgd_status gpu_op_gather_rows(const pgd_exec *x, const pgd_gather_rows_args *a) 
 
 // Norms of whole rows are the tuned kernels' where a device has them, whatever the rows.
 static bool is_tuned_norm(const gpu_op *op, const k_norm_params *p) {
-    return gpu_of(op->d)->tuned != NULL && p->heads == 1 && p->n > 0;
+    const gpu_tuned *tuned = gpu_of(op->d)->tuned;
+    return tuned != NULL && tuned->emit_norm != NULL && p->heads == 1 && p->n > 0;
 }
 
 pgd_status gpu_op_rmsnorm(const pgd_exec *x, const pgd_rmsnorm_args *a) {

@@ -31,7 +31,7 @@ static best_columns best_of(const pgd_device *d, const pgd_weight_desc *w, const
     const uint64_t both = product > draw ? product : draw;
     uint64_t bytes = 0;
     best_columns b = {.at = (both + GPU_ALIGN - 1) / GPU_ALIGN * GPU_ALIGN, .bytes = 0};
-    if (gpu_tuned_product(d, w, x, &bytes) != NULL) {
+    if (gpu_tuned_product(d, w, x, &bytes) != NULL && t->best != NULL) {
         b.n = t->best(w, &b.rows);
         b.rows = x->shape[0] < b.rows ? (int32_t)x->shape[0] : b.rows;
         b.bytes = (uint64_t)b.n * (uint64_t)b.rows * sizeof(uint64_t);
@@ -195,6 +195,7 @@ static void emit_chunk(gpu_op *op, gpu_work *w, const k_sample_params *p,
                        const best_columns *best) {
     static const int32_t kernels[3] = {PGD_PORTABLE_change, PGD_PORTABLE_draw, PGD_PORTABLE_tell};
     const gpu_tuned *t = p->draw.n < GPU_DRAW_TOKENS ? gpu_of(op->d)->tuned : NULL;
+    t = t != NULL && t->emit_draw != NULL ? t : NULL;
     if (t != NULL && best != NULL) { // steps of few rows have it
         gpu_work few = *w;
         few.when = GPU_IF_BETWEEN;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "tuned.h"
 
 static pgd_status check(const pgd_exec *x, int32_t op, const char *name, const void *args,
                         const pgd_weight *w, const pgd_kv *kv) {
@@ -97,7 +98,9 @@ static void name_kernel(const pgd_device *d, const pgd_query *q, const common_ar
         snprintf(out->reason, sizeof(out->reason), "%s",
                  self->tuned == NULL ? self->plain_reason
                  : x != NULL ? "tuned kernels take weights of bf16 and f16, with x of that type"
-                             : "tuned kernels take caches of bf16 and f16, heads of 64 and 128");
+                 : self->tuned->attention == NULL
+                     ? "there is no tuned attention for such devices"
+                     : "tuned kernels take caches of bf16 and f16, heads of 64 and 128");
     }
 }
 

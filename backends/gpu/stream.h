@@ -174,6 +174,8 @@ pgd_status gpu_stream_error(const pgd_host *host, const gpu_stream_library *l, c
                             int error) PGD_MUST_USE;
 
 // stream_load.c: library, devices, kernels.
+// The image of a list for a chip, NULL: there is none.
+const void *gpu_stream_image_of(const gpu_stream_image *images, const char *arch);
 // 0 when the device does not say.
 int gpu_stream_attribute(const gpu_stream_library *l, int what, int number);
 pgd_status gpu_stream_load(const pgd_host *host, const gpu_stream_vendor *vendor,

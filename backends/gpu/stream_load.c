@@ -234,9 +234,9 @@ static pgd_status read_file(const pgd_host *host, const gpu_stream_vendor *v, co
 }
 
 // The image for a chip: "gfx942:sramecc+" is served by gfx942.
-static const void *choose(const gpu_stream_vendor *v, const char *arch) {
+const void *gpu_stream_image_of(const gpu_stream_image *images, const char *arch) {
     const size_t n = strcspn(arch, ":");
-    for (const gpu_stream_image *i = v->images; i->data != NULL; i++) {
+    for (const gpu_stream_image *i = images; i->data != NULL; i++) {
         if (i->arch[0] == '\0' || (strlen(i->arch) == n && strncmp(i->arch, arch, n) == 0)) {
             return i->data;
         }
@@ -296,8 +296,9 @@ static pgd_status load_tuned(const pgd_host *host, gpu_stream_device *d, const c
     if (t == NULL || !t->usable(host, &facts, reason, sizeof(reason))) {
         return PGD_OK;
     }
+    const void *image = gpu_stream_image_of(v->tuned_images, arch);
     PGD_TRY(gpu_stream_error(host, l, v->names[GPU_STREAM_module_load],
-                             d->api->module_load(&d->tuned_module, v->tuned_images[0].data)));
+                             d->api->module_load(&d->tuned_module, image)));
     for (uint32_t i = 0; i < t->n_kernels; i++) {
         const gpu_kernel *k = &t->kernels[i];
         void **function = &d->functions[PGD_PORTABLE_COUNT + i];
@@ -317,7 +318,7 @@ static pgd_status load_tuned(const pgd_host *host, gpu_stream_device *d, const c
 pgd_status gpu_stream_load_kernels(const pgd_host *host, gpu_stream_device *d, const char *arch) {
     const gpu_stream_vendor *v = d->library->vendor;
     const char *path = host->option == NULL ? NULL : host->option(host, "kernels");
-    const void *image = choose(v, arch);
+    const void *image = gpu_stream_image_of(v->images, arch);
     char *bytes = NULL;
     if (path != NULL && path[0] != '\0') {
         PGD_TRY(read_file(host, v, path, &bytes));

@@ -37,7 +37,7 @@ struct gpu_tuned {
     int32_t act_dtype;
     int32_t dot_dtype;
     // The name of the kernels of a product, NULL: it is not theirs, whatever the rows; the bytes of
-    // scratch. The same of attention, whose batch may be NULL.
+    // scratch. The same of attention, whose batch may be NULL; no function: it is never theirs.
     const char *(*product)(const pgd_weight_desc *w, const pgd_tensor *x, uint64_t *out_scratch);
     const char *(*attention)(const pgd_attn_args *a, const pgd_kv_desc *kv, const pgd_batch *b,
                              uint64_t *out_scratch);
@@ -45,6 +45,8 @@ struct gpu_tuned {
     // `of` (NULL: none) what emit_front has done, and what follows; it sets of->tail_rows.
     void (*emit_product)(gpu_op *op, const gpu_work *made, const k_gemm_params *p,
                          const pgd_weight *w, const pgd_tensor *x, gpu_product *of);
+    // What follows, down to emit_draw, is optional: without it portable kernels do it.
+    //
     // The norm in front of a product, into the product's own scratch; writes: into of->normed too.
     void (*emit_front)(gpu_op *op, const gpu_product *of, bool writes);
     // A norm of whole rows. made: memories 0 to 4 (x, residual, w, out) are bound.

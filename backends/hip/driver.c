@@ -135,6 +135,8 @@ static const gpu_stream_vendor vendor = {
     .names = names,
     .own_names = own_names,
     .images = hip_images,
+    .tuned = &hip_tuned,
+    .tuned_images = hip_tuned_images,
     .blaslt = &blaslt,
     .built_with = HIP_BUILT_WITH,
     .error_text = error_text,
@@ -153,4 +155,4 @@ static pgd_status load(const pgd_host *host, void **out_library) {
     return gpu_stream_load(host, &vendor, out_library);
 }
 
-const gpu_driver hip_driver = {.kind = "hip", .load = load, GPU_STREAM_DRIVER};
+const gpu_driver hip_driver = {.kind = "hip", .tuned = &hip_tuned, .load = load, GPU_STREAM_DRIVER};

@@ -2,6 +2,7 @@
 #ifndef PGD_BACKENDS_HIP_HIP_H
 #define PGD_BACKENDS_HIP_HIP_H
 
+#include "../gpu/matrix.h"
 #include "../gpu/stream.h"
 
 enum { // hipDeviceAttribute_t, the numbers since ROCm 4.5
@@ -34,6 +35,12 @@ typedef int (*hip_instantiate_fn)(void **out_exec, void *graph, void **out_node,
 
 // A code object for each chip, made at build time where there is clang-19; else the list is empty.
 extern const gpu_stream_image hip_images[];
+// The matrix-unit kernels for those of the chips that have such units.
+extern const gpu_stream_image hip_tuned_images[];
+
+// tuned.c: those kernels, and the unit of a chip; NULL: it has none.
+extern const gpu_tuned hip_tuned;
+const pgd_matrix_unit *hip_matrix_unit(const char *arch);
 
 extern const gpu_driver hip_driver;
 

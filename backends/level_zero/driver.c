@@ -109,6 +109,19 @@ static int32_t has_f64(const ze_api *ze, ze_device_handle_t device) {
            (p.flags & ZE_DEVICE_MODULE_FLAG_FP64) != 0;
 }
 
+static int32_t unit_of(const ze_api *ze, ze_device_handle_t device,
+                       const ze_device_properties_t *p) {
+    ze_device_compute_properties_t c = {.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES};
+    uint32_t least = 0;
+    if (ze->zeDeviceGetComputeProperties(device, &c) != ZE_RESULT_SUCCESS) {
+        return ZE_UNIT_NONE;
+    }
+    for (uint32_t i = 0; i < c.numSubGroupSizes && i < ZE_SUBGROUPSIZE_COUNT; i++) {
+        least = least == 0 || c.subGroupSizes[i] < least ? c.subGroupSizes[i] : least;
+    }
+    return ze_unit_of(p->vendorId, p->deviceId, least);
+}
+
 // Sum of the device's memories, and the bandwidth of the fastest; a driver that does not know the
 // extension leaves that unknown.
 static pgd_status memory_facts(const pgd_host *host, const ze_api *ze, ze_device_handle_t device,
@@ -153,6 +166,7 @@ static pgd_status facts(const pgd_host *host, void *library, uint32_t i, gpu_dev
     out->units = p.numSlices * p.numSubslicesPerSlice;
     out->kind = PGD_DEVICE_GPU;
     out->has_f64 = has_f64(&l->ze, device);
+    out->unit = unit_of(&l->ze, device, &p);
     return memory_facts(host, &l->ze, device, out);
 }
 
@@ -183,6 +197,9 @@ static void device_close(const pgd_host *host, void *device) {
     if (d->module != NULL) {
         (void)d->ze->zeModuleDestroy(d->module);
     }
+    if (d->tuned != NULL) {
+        (void)d->ze->zeModuleDestroy(d->tuned);
+    }
     if (d->context != NULL) {
         (void)d->ze->zeContextDestroy(d->context);
     }
@@ -198,6 +215,7 @@ static pgd_status make_device(const pgd_host *host, ze_device *d, ze_driver_hand
     ZE_TRY(host, d->ze, zeDeviceGetProperties, d->device, &p);
     d->most_bytes = p.maxMemAllocSize;
     d->has_f64 = has_f64(d->ze, d->device);
+    d->unit = unit_of(d->ze, d->device, &p);
     PGD_TRY(find_ordinal(host, d));
     setup.ordinal = d->ordinal;
     ZE_TRY(host, d->ze, zeContextCreate, driver, &context, &d->context);
@@ -284,12 +302,12 @@ static pgd_status map(const pgd_host *host, void *device, void *memory, void **o
     return PGD_OK;
 }
 
-#define ZE_COMMON                                                                        \
-    .kind = "ze", .load = load, .unload = unload, .count = count, .facts = facts,        \
-    .open = device_open, .close = device_close, .create = create, .destroy = destroy,    \
-    .status = status, .map = map, .queue_create = ze_queue_create,                       \
-    .queue_destroy = ze_queue_destroy, .launch = ze_queue_launch, .copy = ze_queue_copy, \
-    .fill = ze_queue_fill, .flush = ze_queue_flush, .point = ze_queue_point,             \
+#define ZE_COMMON                                                                                 \
+    .kind = "ze", .tuned = &ze_tuned, .has_tuned = ze_has_tuned, .load = load, .unload = unload,  \
+    .count = count, .facts = facts, .open = device_open, .close = device_close, .create = create, \
+    .destroy = destroy, .status = status, .map = map, .queue_create = ze_queue_create,            \
+    .queue_destroy = ze_queue_destroy, .launch = ze_queue_launch, .copy = ze_queue_copy,          \
+    .fill = ze_queue_fill, .flush = ze_queue_flush, .point = ze_queue_point,                      \
     .point_wait = ze_queue_point_wait
 
 // Recorded launches are a command list.

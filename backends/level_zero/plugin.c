@@ -6,6 +6,7 @@ static const pgd_option options[] = {
      .type = "str",
      .value = "off",
      .help = "on = recorded steps are command lists at full size; off = launches cut to the step"},
+    {.key = "tuned", .type = "bool", .value = "on", .help = "off: the portable kernels alone"},
     GPU_OPTION_START_SECONDS,
 };
 

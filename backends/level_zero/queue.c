@@ -7,6 +7,7 @@
 //   graph        a closed command list, between two events of its queue:
 //                  list:   .. signal START           | wait DONE, reset DONE ..
 //                  graph:     wait START, reset START, its commands, signal DONE
+#include <stdio.h>
 #include <string.h>
 
 #include "ze.h"
@@ -18,6 +19,8 @@ enum {
     EVENTS,
 };
 
+enum { KERNELS = (int)PGD_PORTABLE_COUNT + (int)PGD_MATRIX_COUNT };
+
 typedef struct ze_queue {
     const ze_device *d;
     const ze_api *ze;
@@ -26,62 +29,86 @@ typedef struct ze_queue {
     ze_command_queue_handle_t graphs; // made with the first graph
     ze_event_pool_handle_t pool;
     ze_event_handle_t events[EVENTS];
-    ze_kernel_handle_t kernels[PGD_PORTABLE_COUNT]; // arguments belong to a kernel
+    // Arguments belong to a kernel. Behind the portable ones the tuned, where the device has them.
+    ze_kernel_handle_t kernels[KERNELS];
 } ze_queue;
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-static pgd_status build_failed(const pgd_host *host, const ze_device *d, ze_result_t result,
-                               ze_module_build_log_handle_t log) {
-    char text[600] = "";
-    size_t n = 0;
-    if (log != NULL && d->ze->zeModuleBuildLogGetString(log, &n, NULL) == ZE_RESULT_SUCCESS &&
-        n < sizeof(text)) {
-        (void)d->ze->zeModuleBuildLogGetString(log, &n, text);
-        text[sizeof(text) - 1] = '\0';
-    }
-    if (result != ZE_RESULT_ERROR_MODULE_BUILD_FAILURE) {
-        return ze_error(host, "zeModuleCreate", result);
-    }
-    return ZE_FAIL(host, PGD_UNSUPPORTED, "the driver cannot build the kernels: %.300s", text);
-}
-
-// Memories may be larger than 4 GiB, hence the flag.
-static pgd_status make_module(const pgd_host *host, ze_device *d) {
-    const ze_kernels *k = d->has_f64 ? &ze_kernels_f64 : &ze_kernels_f32;
-    const ze_module_desc_t desc = {
-        .stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
-        .format = ZE_MODULE_FORMAT_IL_SPIRV,
-        .inputSize = k->n_bytes,
-        .pInputModule = k->bytes,
-        .pBuildFlags = "-ze-opt-greater-than-4GB-buffer-required",
-    };
+// What the compiler said goes to text, "" if nothing.
+static ze_result_t build(const ze_device *d, const ze_kernels *k, const char *flags,
+                         ze_module_handle_t *out, char *text, size_t bytes) {
+    const ze_module_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
+                                   .format = ZE_MODULE_FORMAT_IL_SPIRV,
+                                   .inputSize = k->n_bytes,
+                                   .pInputModule = k->bytes,
+                                   .pBuildFlags = flags};
     ze_module_build_log_handle_t log = NULL;
-    const ze_result_t result =
-        d->ze->zeModuleCreate(d->context, d->device, &desc, &d->module, &log);
-    pgd_status code = PGD_OK;
+    size_t n = 0;
+    const ze_result_t result = d->ze->zeModuleCreate(d->context, d->device, &desc, out, &log);
+    text[0] = '\0';
     if (result != ZE_RESULT_SUCCESS) {
-        d->module = NULL;
-        code = build_failed(host, d, result, log);
+        *out = NULL;
+        if (log != NULL && d->ze->zeModuleBuildLogGetString(log, &n, NULL) == ZE_RESULT_SUCCESS &&
+            n < bytes) {
+            (void)d->ze->zeModuleBuildLogGetString(log, &n, text);
+            text[bytes - 1] = '\0';
+        }
     }
     if (log != NULL) {
         (void)d->ze->zeModuleBuildLogDestroy(log);
     }
-    return code;
+    return result;
+}
+
+// Memories may be larger than 4 GiB, hence the flag.
+#define FLAGS "-ze-opt-greater-than-4GB-buffer-required"
+
+static pgd_status make_module(const pgd_host *host, ze_device *d) {
+    char text[600];
+    const ze_result_t result = build(d, d->has_f64 ? &ze_kernels_f64 : &ze_kernels_f32, FLAGS,
+                                     &d->module, text, sizeof(text));
+    if (result == ZE_RESULT_ERROR_MODULE_BUILD_FAILURE) {
+        return ZE_FAIL(host, PGD_UNSUPPORTED, "the driver cannot build the kernels: %.300s", text);
+    }
+    return ze_error(host, "zeModuleCreate", result);
+}
+
+// The sums of gemm_many take more than the usual half of the registers.
+bool ze_has_tuned(const pgd_host *host, void *device, char *reason, size_t bytes) {
+    ze_device *d = device;
+    char text[600];
+    (void)host;
+    const ze_result_t result =
+        build(d, d->unit == ZE_UNIT_DPAS8 ? &ze_kernels_dpas8 : &ze_kernels_dpas16,
+              FLAGS " -ze-opt-large-register-file", &d->tuned, text, sizeof(text));
+    if (result != ZE_RESULT_SUCCESS) {
+        snprintf(reason, bytes, "the driver cannot build the matrix kernels (0x%x) %.30s",
+                 (unsigned)result, text);
+    }
+    return result == ZE_RESULT_SUCCESS;
+}
+
+static pgd_status make_kernel(const pgd_host *host, ze_queue *q, int32_t number,
+                              ze_module_handle_t module, const char *name, uint32_t n_items) {
+    const ze_kernel_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC, .pKernelName = name};
+    PGD_TRY(ze_error(host, name, q->ze->zeKernelCreate(module, &desc, &q->kernels[number])));
+    ZE_TRY(host, q->ze, zeKernelSetGroupSize, q->kernels[number], n_items, 1, 1);
+    return PGD_OK;
 }
 
 static pgd_status make_kernels(const pgd_host *host, ze_queue *q) {
     for (int i = 0; i < PGD_PORTABLE_COUNT; i++) {
         const pgd_portable_kernel *k = &pgd_portable_kernels[i];
-        const ze_kernel_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC,
-                                       .pKernelName = k->name};
         if (!q->d->has_f64 &&
             (i == PGD_PORTABLE_change || i == PGD_PORTABLE_draw || i == PGD_PORTABLE_tell)) {
             continue;
         }
-        PGD_TRY(
-            ze_error(host, k->name, q->ze->zeKernelCreate(q->d->module, &desc, &q->kernels[i])));
-        ZE_TRY(host, q->ze, zeKernelSetGroupSize, q->kernels[i], k->n_items, 1, 1);
+        PGD_TRY(make_kernel(host, q, i, q->d->module, k->name, k->n_items));
+    }
+    for (int i = 0; i < PGD_MATRIX_COUNT && q->d->tuned != NULL; i++) {
+        const gpu_kernel *k = &ze_tuned.kernels[i];
+        PGD_TRY(make_kernel(host, q, PGD_PORTABLE_COUNT + i, q->d->tuned, k->name, k->n_items));
     }
     return PGD_OK;
 }
@@ -133,7 +160,7 @@ static void drain(const ze_queue *q) {
 void ze_queue_destroy(const pgd_host *host, void *queue) {
     ze_queue *q = queue;
     drain(q);
-    for (int i = 0; i < PGD_PORTABLE_COUNT; i++) {
+    for (int i = 0; i < KERNELS; i++) {
         if (q->kernels[i] != NULL) {
             (void)q->ze->zeKernelDestroy(q->kernels[i]);
         }
@@ -185,16 +212,19 @@ static pgd_status barrier(const pgd_host *host, const ze_queue *q) {
 
 pgd_status ze_queue_launch(const pgd_host *host, void *queue, const gpu_launch *l) {
     const ze_queue *q = queue;
-    const pgd_portable_kernel *k = &pgd_portable_kernels[l->kernel];
+    const int32_t own = l->kernel - PGD_PORTABLE_COUNT;
+    const char *name = own >= 0 ? ze_tuned.kernels[own].name : pgd_portable_kernels[l->kernel].name;
+    const uint32_t params_bytes = own >= 0 ? ze_tuned.kernels[own].params_bytes
+                                           : pgd_portable_kernels[l->kernel].params_bytes;
     ze_kernel_handle_t kernel = q->kernels[l->kernel];
     const ze_group_count_t groups = {l->groups[0], l->groups[1], l->groups[2]};
     for (uint32_t i = 0; i < GPU_MEMORIES; i++) {
         ZE_TRY(host, q->ze, zeKernelSetArgumentValue, kernel, i, sizeof(l->memories[i]),
                &l->memories[i]);
     }
-    ZE_TRY(host, q->ze, zeKernelSetArgumentValue, kernel, GPU_MEMORIES, k->params_bytes, l->params);
+    ZE_TRY(host, q->ze, zeKernelSetArgumentValue, kernel, GPU_MEMORIES, params_bytes, l->params);
     PGD_TRY(
-        ze_error(host, k->name,
+        ze_error(host, name,
                  q->ze->zeCommandListAppendLaunchKernel(q->list, kernel, &groups, NULL, 0, NULL)));
     return barrier(host, q);
 }

@@ -5,6 +5,7 @@
 #include <level_zero/ze_api.h>
 
 #include "../gpu/driver.h"
+#include "../gpu/matrix.h"
 
 // Every function of the API that is used: found by name in the loader's library.
 #define ZE_FUNCTIONS(X)                       \
@@ -25,6 +26,7 @@
     X(zeContextDestroy)                       \
     X(zeContextGetStatus)                     \
     X(zeDeviceGet)                            \
+    X(zeDeviceGetComputeProperties)           \
     X(zeDeviceGetCommandQueueGroupProperties) \
     X(zeDeviceGetMemoryProperties)            \
     X(zeDeviceGetModuleProperties)            \
@@ -72,9 +74,11 @@ typedef struct ze_device {
     ze_device_handle_t device;
     ze_context_handle_t context;
     ze_module_handle_t module;      // made with the first queue
+    ze_module_handle_t tuned;       // kernels/matrix; NULL: the portable kernels alone
     ze_command_list_handle_t setup; // runs each command before it returns: for zeroing memories
     uint32_t ordinal;               // of the queues that take kernels
     int32_t has_f64;
+    int32_t unit;        // ZE_UNIT_...
     uint64_t most_bytes; // of an allocation within the driver's usual limits
 } ze_device;
 
@@ -92,8 +96,22 @@ typedef struct ze_kernels {
 } ze_kernels;
 extern const ze_kernels ze_kernels_f64;
 extern const ze_kernels ze_kernels_f32;
+// The matrix-unit kernels, for sub-groups of 16 and of 8.
+extern const ze_kernels ze_kernels_dpas16;
+extern const ze_kernels ze_kernels_dpas8;
+
+// ---- tuned.c: those kernels --------------------------------------------------------------------
+
+enum { ZE_UNIT_NONE, ZE_UNIT_DPAS16, ZE_UNIT_DPAS8 }; // gpu_device_facts.unit
+
+extern const gpu_tuned ze_tuned;
+// The unit of a chip, by its PCI numbers and the least size of its sub-groups (0: unknown).
+int32_t ze_unit_of(uint32_t vendor, uint32_t device, uint32_t least_lanes);
 
 // ---- queue.c: what driver.c puts into the table ------------------------------------------------
+
+// Builds the tuned kernels of a device that has such a unit.
+bool ze_has_tuned(const pgd_host *host, void *device, char *reason, size_t bytes);
 
 pgd_status ze_queue_create(const pgd_host *host, void *device, int32_t role,
                            void **out_queue) PGD_MUST_USE;

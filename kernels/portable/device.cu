@@ -10,6 +10,7 @@
 #include "portable/block.k"
 
 #include "portable/attn.k"
+#include "portable/finish.k"
 #include "portable/gemm.k"
 #include "portable/move.k"
 #include "portable/rows.k"

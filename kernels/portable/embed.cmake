@@ -4,7 +4,7 @@
 cmake_minimum_required(VERSION 3.22)
 
 set(text "")
-foreach(part dialect.h params.h numbers.k block.k attn.k gemm.k move.k rows.k sample.k)
+foreach(part dialect.h params.h numbers.k block.k attn.k finish.k gemm.k move.k rows.k sample.k)
     file(READ ${FOLDER}/${part} content HEX)
     string(APPEND text "${content}0a")
 endforeach()

@@ -22,6 +22,7 @@ PGD_PORTABLE_KERNELS(DECLARE)
 #include "portable/block.k"
 
 #include "portable/attn.k"
+#include "portable/finish.k"
 #include "portable/gemm.k"
 #include "portable/move.k"
 #include "portable/rows.k"

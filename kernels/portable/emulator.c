@@ -57,6 +57,7 @@ static struct {
 pgd_emulator_place pgd_emulator_at;
 k_u8 *pgd_emulator_shared;
 int pgd_emulator_backwards;
+k_i32 pgd_emulator_warp = PGD_EMULATOR_WARP;
 
 #define NOT_INLINED __attribute__((noinline))
 
@@ -90,8 +91,8 @@ pgd_emulator_lane *pgd_emulator_own(void) {
 // The lanes of a warp run in order, so the last one to come is its last lane.
 void pgd_emulator_together(void (*f)(pgd_emulator_lane *lanes)) {
     const k_i32 item = pgd_emulator_at.item;
-    if (item % PGD_EMULATOR_WARP == PGD_EMULATOR_WARP - 1) {
-        f(&e.lanes[item / PGD_EMULATOR_WARP * PGD_EMULATOR_WARP]);
+    if (item % pgd_emulator_warp == pgd_emulator_warp - 1) {
+        f(&e.lanes[item / pgd_emulator_warp * pgd_emulator_warp]);
     }
     leave(&e.fibers[item], AT_WARP);
 }
@@ -150,8 +151,8 @@ static int run_warp(k_u32 first, k_u32 behind) {
 
 // Each warp that does not stand at `at_what` already, once or, as long as any waits and something
 // moves, more often. AT_SYNC or AT_END: all are there.
-static int run_warps(k_u32 n_warps) {
-    int at_what[MOST_ITEMS / PGD_EMULATOR_WARP];
+static int run_warps(k_u32 warp, k_u32 n_warps) {
+    int at_what[MOST_ITEMS]; // a warp has one item at least
     k_u32 n_waiting, moves, n_there = 0, round = 0;
     memset(at_what, 0xff, sizeof(at_what));
     do {
@@ -159,8 +160,8 @@ static int run_warps(k_u32 n_warps) {
         n_waiting = n_there = 0;
         for (k_u32 i = 0; i < n_warps; i++) {
             const k_u32 w = pgd_emulator_backwards ? n_warps - 1 - i : i;
-            const k_u32 first = w * PGD_EMULATOR_WARP;
-            const k_u32 behind = first + PGD_EMULATOR_WARP;
+            const k_u32 first = w * warp;
+            const k_u32 behind = first + warp;
             if (at_what[w] < 0 || at_what[w] == AT_WAIT) {
                 at_what[w] = run_warp(first, behind < e.n_items ? behind : e.n_items);
             }
@@ -181,10 +182,11 @@ static int run_warps(k_u32 n_warps) {
 
 // 0, or -2 when some items ended and some did not.
 static int run_group(void) {
-    const k_u32 n_warps = (e.n_items + PGD_EMULATOR_WARP - 1) / PGD_EMULATOR_WARP;
+    const k_u32 warp = (k_u32)pgd_emulator_warp;
+    const k_u32 n_warps = (e.n_items + warp - 1) / warp;
     int at_what;
     do {
-        at_what = run_warps(n_warps);
+        at_what = run_warps(warp, n_warps);
     } while (at_what == AT_SYNC);
     return at_what == AT_END ? 0 : -2;
 }

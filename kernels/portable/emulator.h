@@ -27,8 +27,10 @@ extern pgd_emulator_place pgd_emulator_at;
 // Goes on when every item of the group has come here.
 void pgd_emulator_sync(void);
 
-// Warps, for kernels that know them (kernels/cuda): 32 neighbouring items meet without the others.
-enum { PGD_EMULATOR_WARP = 32, PGD_EMULATOR_LANE_BYTES = 64 };
+// Warps, for kernels that know them (kernels/cuda, kernels/matrix): neighbouring items meet without
+// the others. 32 of them, where the caller of pgd_emulator_run has not set another number.
+enum { PGD_EMULATOR_WARP = 32, PGD_EMULATOR_LANE_BYTES = 96 };
+extern k_i32 pgd_emulator_warp;
 
 // What the items of a warp hand each other: a lane reads and writes its own, f all of them.
 typedef union pgd_emulator_lane {
@@ -38,7 +40,7 @@ typedef union pgd_emulator_lane {
 } pgd_emulator_lane;
 pgd_emulator_lane *pgd_emulator_own(void);
 
-// Goes on when all 32 items of the warp have come here and the last of them has run f on their
+// Goes on when all items of the warp have come here and the last of them has run f on their
 // lanes. A lane that is at another barrier, or has ended, makes the run fail.
 void pgd_emulator_together(void (*f)(pgd_emulator_lane *lanes));
 

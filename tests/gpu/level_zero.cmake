@@ -26,6 +26,11 @@ if(PAGODA_SANITIZE) # what the driver does with launches is the same for each
 endif()
 ze_test(ops.ze ops "" $<TARGET_FILE:ops_test> --plugin-dir ${PROJECT_BINARY_DIR}/lib/pagoda
     --device ze:0 --cases 2 --need-native)
+# A chip with a matrix unit whose driver does not build the kernels for it.
+ze_test(ops.ze.matrix ops "matrix=16" $<TARGET_FILE:ops_test>
+    --plugin-dir ${PROJECT_BINARY_DIR}/lib/pagoda --device ze:0 --cases 1 --need-native)
+ze_test(plan.ze.matrix ops "matrix=16" bash ${folder}/no_matrix.sh
+    $<TARGET_FILE:pagoda_program> ${nano})
 ze_test(golden.ze golden "" $<TARGET_FILE:golden_test> ze:0 ${ze_goldens})
 ze_test(golden.ze.late golden "pauses=300;pause_us=400;seed=7" $<TARGET_FILE:golden_test> ze:0
     ${golden}/llama-default/golden.json)
@@ -44,6 +49,20 @@ ze_test(engine.invariance.ze "engine;slow" "" $<TARGET_FILE:invariance_test>
     --requests ${requests} ze:0 ${golden}/llama-default ${golden}/qwen3-window)
 ze_test(nano.ze "nano;slow" "" ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/nano/nano_test.py
     $<TARGET_FILE:pagoda_program> ${nano} ze:0 --once)
+
+# What Intel's compiler makes of the SPIR-V (tools/gpu/ocloc.sh gets it).
+find_program(PAGODA_OCLOC ocloc)
+if(PAGODA_OCLOC AND TARGET pgd-ze)
+    add_test(NAME ze.ocloc COMMAND bash ${folder}/ocloc.sh ${PAGODA_OCLOC}
+        ${PROJECT_BINARY_DIR}/backends/level_zero/spirv.c)
+else()
+    message(STATUS "tests/gpu: ze.ocloc is skipped, there is no ocloc (Debian: intel-opencl-icd)")
+    add_test(NAME ze.ocloc COMMAND bash -c "echo there is no ocloc; exit 77")
+endif()
+set_tests_properties(ze.ocloc PROPERTIES LABELS "ze;slow" TIMEOUT 1800 SKIP_RETURN_CODE 77)
+if(PAGODA_SANITIZE) # of no build of ours
+    set_tests_properties(ze.ocloc PROPERTIES DISABLED ON)
+endif()
 
 # What goes wrong.
 ze_test(failures.ze failures "" bash ${folder}/failures.sh $<TARGET_FILE:pagoda_program> ze

@@ -62,7 +62,7 @@ ze_result_t zed_zeDeviceGet(ze_driver_handle_t driver, uint32_t *count, ze_devic
 
 ze_result_t zed_zeDeviceGetProperties(ze_device_handle_t device, ze_device_properties_t *out) {
     out->type = ZE_DEVICE_TYPE_GPU;
-    out->vendorId = 0x1d0b;
+    out->vendorId = double_settings_get()->matrix != 0 ? 0x8086 : 0x1d0b;
     out->deviceId = 1;
     out->flags = 0;
     out->maxMemAllocSize = MOST_BYTES;
@@ -82,6 +82,16 @@ ze_result_t zed_zeDeviceGetModuleProperties(ze_device_handle_t device,
     out->spirvVersionSupported = ZE_MAKE_VERSION(1, 2);
     out->flags = double_settings_get()->f64 != 0 ? ZE_DEVICE_MODULE_FLAG_FP64 : 0;
     out->maxArgumentsSize = 1024;
+    return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t zed_zeDeviceGetComputeProperties(ze_device_handle_t device,
+                                             ze_device_compute_properties_t *out) {
+    (void)device;
+    out->maxTotalGroupSize = out->maxGroupSizeX = 1024;
+    out->maxGroupSizeY = out->maxGroupSizeZ = 1;
+    out->numSubGroupSizes = 1;
+    out->subGroupSizes[0] = double_settings_get()->matrix != 0 ? 16 : 8;
     return ZE_RESULT_SUCCESS;
 }
 

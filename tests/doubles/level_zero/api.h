@@ -20,6 +20,7 @@ struct _ze_kernel_handle_t {
     X(Get, zeDeviceGet)                                                       \
     X(GetProperties, zeDeviceGetProperties)                                   \
     X(GetModuleProperties, zeDeviceGetModuleProperties)                       \
+    X(GetComputeProperties, zeDeviceGetComputeProperties)                     \
     X(GetCommandQueueGroupProperties, zeDeviceGetCommandQueueGroupProperties) \
     X(GetMemoryProperties, zeDeviceGetMemoryProperties)                       \
     X(PciGetPropertiesExt, zeDevicePciGetPropertiesExt)

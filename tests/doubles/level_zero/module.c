@@ -118,12 +118,23 @@ static unsigned char *bitcode_of(const void *spirv, size_t bytes, size_t *out_n)
     return bitcode;
 }
 
+// Functions of Intel's compiler, which a driver is not to know: PoCL would look for them when a
+// kernel runs.
+static bool has_all(const void *spirv, size_t bytes) {
+    static const char name[] = "intel_sub_group_";
+    return memmem(spirv, bytes, name, sizeof(name) - 1) == NULL;
+}
+
 ze_result_t zed_module_make(const void *spirv, size_t bytes, zed_module *out) {
     size_t n = 0;
-    unsigned char *bitcode = bitcode_of(spirv, bytes, &n);
-    const unsigned char *list = bitcode;
     cl_int error = CL_INVALID_BINARY;
     memset(out, 0, sizeof(*out));
+    if (!has_all(spirv, bytes)) {
+        snprintf(out->log, sizeof(out->log), "a function is undefined");
+        return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
+    }
+    unsigned char *bitcode = bitcode_of(spirv, bytes, &n);
+    const unsigned char *list = bitcode;
     pthread_mutex_lock(&lock);
     if (bitcode != NULL && n > 0) {
         out->program =

@@ -46,6 +46,7 @@ typedef struct double_settings {
     int64_t lose;       // the device is lost after n launches, 0 = never
     int64_t hang;       // 1: init does not return
     int64_t f64;        // 0: no double precision (Level Zero only), 1
+    int64_t matrix;     // 16: seems to be an Intel chip with a matrix unit (Level Zero only), 0
     int64_t blas_none;  // 1: the library of products knows no algorithm
     int64_t blas_fail;  // its n-th product fails, 0 = none
     int64_t blas_wrong; // 1: its products are wrong

@@ -35,6 +35,7 @@ static const struct {
     {"lose", offsetof(double_settings, lose)},
     {"hang", offsetof(double_settings, hang)},
     {"f64", offsetof(double_settings, f64)},
+    {"matrix", offsetof(double_settings, matrix)},
     {"blas_none", offsetof(double_settings, blas_none)},
     {"blas_fail", offsetof(double_settings, blas_fail)},
     {"blas_wrong", offsetof(double_settings, blas_wrong)},
