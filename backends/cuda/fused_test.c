@@ -70,7 +70,7 @@ static void open_qkv(qkv *t, int32_t k_norm) {
     enum { WIDE = (Q_HEADS + 2 * KV_HEADS) * DIM };
     setup *s = &t->s;
     pgd_kv_plan plan = {.size = sizeof(plan)};
-    open_sized(s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, WIDE, HIDDEN);
+    open_chip(s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, WIDE, HIDDEN);
     const pgd_kv_desc desc = {.size = sizeof(desc),
                               .layers = 1,
                               .heads = KV_HEADS,
@@ -227,7 +227,7 @@ static void test_qkv_that_does_not_fit(void **state) {
 static void test_x_of_few_rows_is_not_packed(void **state) {
     (void)state;
     setup s;
-    open_sized(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, N, HIDDEN);
+    open_chip(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, N, HIDDEN);
     pgd_gemm_add_args a = {.size = sizeof(a),
                            .rows = PGD_ROWS_TOKENS,
                            .batch = &s.batch,
@@ -268,7 +268,7 @@ static void test_gate_up_is_two_launches(void **state) {
     static const int32_t rows[] = {1, 64, 65, 1000};
     (void)state;
     setup s;
-    open_sized(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GATE_UP, 2 * N, HIDDEN);
+    open_chip(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GATE_UP, 2 * N, HIDDEN);
     const pgd_gate_up_args a = {.size = sizeof(a),
                                 .rows = PGD_ROWS_TOKENS,
                                 .batch = &s.batch,
@@ -342,7 +342,7 @@ static const kc_draw_params *draw_of(int32_t i) {
 static void test_the_head_keeps_the_best_of_few_rows(void **state) {
     (void)state;
     setup s;
-    open_sized(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, VOCABULARY, HIDDEN);
+    open_chip(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, VOCABULARY, HIDDEN);
     const pgd_head_sample_args a = head_of(&s);
     run_head(&s, &a, 3);
     assert_kernels((const int32_t[]){TUNED(norm), TUNED(gemm_small_bf16_r8), TUNED(draw), -1},
@@ -375,7 +375,7 @@ static void test_the_head_keeps_the_best_of_few_rows(void **state) {
 static void test_the_heads_scratch_is_planned(void **state) {
     (void)state;
     setup s;
-    open_sized(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, VOCABULARY, HIDDEN);
+    open_chip(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, VOCABULARY, HIDDEN);
     const pgd_head_sample_args a = head_of(&s);
     s.x.scratch.bytes = gpu_head_scratch(&s.d, &s.w->desc, &a.normed, &a.logits);
     run_head(&s, &a, 3);
@@ -390,7 +390,7 @@ static void test_the_heads_scratch_is_planned(void **state) {
 static void test_no_tail_where_a_library_may_come(void **state) {
     (void)state;
     setup s;
-    open_sized(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, VOCABULARY, HIDDEN);
+    open_chip(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, VOCABULARY, HIDDEN);
     const pgd_head_sample_args a = head_of(&s);
     s.self.library = "a library";
     s.self.library_rows = 512;
@@ -411,7 +411,7 @@ static void test_no_tail_where_a_library_may_come(void **state) {
 static void test_norms_of_rows(void **state) {
     (void)state;
     setup s;
-    open_sized(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, N, HIDDEN);
+    open_chip(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM, N, HIDDEN);
     pgd_rmsnorm_args a = {.size = sizeof(a),
                           .rows = PGD_ROWS_TOKENS,
                           .batch = &s.batch,

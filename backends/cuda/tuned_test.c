@@ -6,12 +6,6 @@
 // The plugin's own list holds images only where there is nvcc.
 const gpu_stream_image cuda_tuned_images[] = {{"", "an image"}, {"", NULL}};
 
-static void run(setup *s, int32_t rows) {
-    s->head.n_tokens = rows;
-    n_launches = 0;
-    assert_int_equal(gpu_op_gemm(&s->x, &s->args), PGD_OK);
-}
-
 static const kc_gemm_params *params_of(const gpu_launch *l) {
     return (const kc_gemm_params *)(const void *)l->params;
 }
@@ -25,7 +19,7 @@ static void test_a_product_is_a_pack_and_one_kernel(void **state) {
     cuda_choose_product(CUDA_MMA, PGD_BF16, N, K, false, CAP, &want);
     assert_true(want.n_slices > 1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        run(&s, rows[i]);
+        assert_int_equal(run(&s, rows[i]), PGD_OK);
         assert_int_equal(n_launches, 2);
         assert_int_equal(launches[0].kernel, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x);
         assert_int_equal(launches[0].groups[1], rows[i]);
@@ -63,7 +57,7 @@ static void test_wgmma_takes_many_rows(void **state) {
     cuda_choose_product(CUDA_WGMMA, PGD_BF16, N, K, false, CAP, &want);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const bool is_many = rows[i] > CUDA_SMALL_ROWS;
-        run(&s, rows[i]);
+        assert_int_equal(run(&s, rows[i]), PGD_OK);
         assert_int_equal(n_launches, 2);
         assert_int_equal(launches[0].kernel - PGD_PORTABLE_COUNT,
                          is_many ? PGD_CUDA_pack_x_cores : PGD_CUDA_pack_x);
@@ -90,33 +84,25 @@ static void test_wgmma_takes_many_rows(void **state) {
     product_close(&s);
 }
 
-// 0: the portable kernels, 1: the tuned.
-static int32_t is_tuned(const char *arch, int32_t dtype, int32_t x_dtype, uint32_t uses) {
-    setup s;
-    open_setup(&s, arch, dtype, x_dtype, uses);
-    run(&s, 3);
-    const int32_t last = launches[n_launches - 1].kernel >= PGD_PORTABLE_COUNT;
-    uint64_t bytes = 0;
-    const char *name = gpu_tuned_product(&s.d, &s.w->desc, &s.args.x, &bytes);
-    assert_int_equal(name != NULL, last);
-    product_close(&s);
-    return last;
+static int32_t is_taken(const char *arch, int32_t dtype, int32_t x_dtype, uint32_t uses) {
+    const gpu_device_facts f = chip(arch);
+    return is_tuned(&cuda_tuned, &f, dtype, x_dtype, uses);
 }
 
 static void test_who_takes_what(void **state) {
     (void)state;
-    assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 1);
-    assert_int_equal(is_tuned("sm_80", PGD_F16, PGD_F16, PGD_USE_GEMM), 1);
-    assert_int_equal(is_tuned("sm_120", PGD_BF16, PGD_BF16, PGD_USE_GEMM | PGD_USE_EMBED), 1);
-    assert_int_equal(is_tuned("sm_75", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
-    assert_int_equal(is_tuned("", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
-    assert_int_equal(is_tuned("sm_90", PGD_F32, PGD_F32, PGD_USE_GEMM), 0);
-    assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_F32, PGD_USE_GEMM), 0); // x is not rounded
+    assert_int_equal(is_taken("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 1);
+    assert_int_equal(is_taken("sm_80", PGD_F16, PGD_F16, PGD_USE_GEMM), 1);
+    assert_int_equal(is_taken("sm_120", PGD_BF16, PGD_BF16, PGD_USE_GEMM | PGD_USE_EMBED), 1);
+    assert_int_equal(is_taken("sm_75", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    assert_int_equal(is_taken("", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    assert_int_equal(is_taken("sm_90", PGD_F32, PGD_F32, PGD_USE_GEMM), 0);
+    assert_int_equal(is_taken("sm_90", PGD_BF16, PGD_F32, PGD_USE_GEMM), 0); // x is not rounded
     option_tuned = "off";
-    assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    assert_int_equal(is_taken("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     option_tuned = "on";
     option_kernels = "a file";
-    assert_int_equal(is_tuned("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    assert_int_equal(is_taken("sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     option_kernels = NULL;
     option_tuned = NULL;
 }
@@ -151,7 +137,7 @@ static void test_scratch_is_planned(void **state) {
     setup s;
     open_setup(&s, "sm_90", PGD_BF16, PGD_BF16, PGD_USE_GEMM);
     s.x.scratch.bytes = gpu_product_scratch(&s.d, &s.w->desc, &s.args.x);
-    run(&s, 7);
+    assert_int_equal(run(&s, 7), PGD_OK);
     assert_int_equal(n_launches, 2);
     s.x.scratch.bytes--;
     n_launches = 0;

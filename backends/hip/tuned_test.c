@@ -6,12 +6,6 @@
 const gpu_stream_image hip_tuned_images[] = {
     {"gfx90a", "an image"}, {"gfx1100", "one more"}, {"gfx1201", "the last"}, {"", NULL}};
 
-static gpu_device_facts chip(const char *arch) {
-    gpu_device_facts f = {.has_f64 = 1};
-    memcpy(f.arch, arch, strlen(arch) + 1); // names of this file, all short
-    return f;
-}
-
 static void test_launches(void **state) {
     const char *const chips[] = {"gfx90a:sramecc+:xnack-", "gfx1100", "gfx1201"};
     (void)state;
@@ -32,17 +26,18 @@ static void test_who_takes_what(void **state) {
     const gpu_device_facts none = chip("gfx1030");
     const gpu_device_facts absent = chip("gfx942"); // has a unit, but no image here
     (void)state;
-    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_BF16, PGD_BF16), 1);
-    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_F16, PGD_F16), 1);
-    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_F32, PGD_F32), 0);
-    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_BF16, PGD_F32), 0); // x is not rounded
-    assert_int_equal(is_tuned(&hip_tuned, &none, PGD_BF16, PGD_BF16), 0);
-    assert_int_equal(is_tuned(&hip_tuned, &absent, PGD_BF16, PGD_BF16), 0);
+    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_BF16, PGD_BF16, PGD_USE_GEMM), 1);
+    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_F16, PGD_F16, PGD_USE_GEMM), 1);
+    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_F32, PGD_F32, PGD_USE_GEMM), 0);
+    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_BF16, PGD_F32, PGD_USE_GEMM),
+                     0); // x is not rounded
+    assert_int_equal(is_tuned(&hip_tuned, &none, PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
+    assert_int_equal(is_tuned(&hip_tuned, &absent, PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     option_tuned = "off";
-    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_BF16, PGD_BF16), 0);
+    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     option_tuned = "on";
     option_kernels = "a file";
-    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_BF16, PGD_BF16), 0);
+    assert_int_equal(is_tuned(&hip_tuned, &mfma, PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     option_kernels = NULL;
     option_tuned = NULL;
 }

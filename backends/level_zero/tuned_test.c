@@ -46,14 +46,15 @@ static void test_who_takes_what(void **state) {
     const gpu_device_facts without = {.arch = "8086:9a49"};
     char reason[96] = "";
     (void)state;
-    assert_int_equal(is_tuned(&ze_tuned, &with, PGD_BF16, PGD_BF16), 1);
-    assert_int_equal(is_tuned(&ze_tuned, &with, PGD_F32, PGD_F32), 0);
-    assert_int_equal(is_tuned(&ze_tuned, &with, PGD_F16, PGD_F32), 0); // x is not rounded
-    assert_int_equal(is_tuned(&ze_tuned, &without, PGD_BF16, PGD_BF16), 0);
+    assert_int_equal(is_tuned(&ze_tuned, &with, PGD_BF16, PGD_BF16, PGD_USE_GEMM), 1);
+    assert_int_equal(is_tuned(&ze_tuned, &with, PGD_F32, PGD_F32, PGD_USE_GEMM), 0);
+    assert_int_equal(is_tuned(&ze_tuned, &with, PGD_F16, PGD_F32, PGD_USE_GEMM),
+                     0); // x is not rounded
+    assert_int_equal(is_tuned(&ze_tuned, &without, PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     assert_false(ze_tuned.usable(&host, &without, reason, sizeof(reason)));
     assert_non_null(strstr(reason, "8086:9a49 has no matrix unit"));
     option_tuned = "off";
-    assert_int_equal(is_tuned(&ze_tuned, &with, PGD_BF16, PGD_BF16), 0);
+    assert_int_equal(is_tuned(&ze_tuned, &with, PGD_BF16, PGD_BF16, PGD_USE_GEMM), 0);
     option_tuned = NULL;
 }
 
