@@ -1,5 +1,5 @@
-// What the tests of launches share: a host, and a driver that only writes launches down, under the op
-// layer with one product.
+// What the tests of launches share: a host, and a driver that only writes launches down, under the
+// op layer with one product.
 #ifndef PGD_BACKENDS_GPU_TEST_LAUNCHES_H
 #define PGD_BACKENDS_GPU_TEST_LAUNCHES_H
 

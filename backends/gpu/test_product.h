@@ -45,7 +45,7 @@ static inline pgd_status product_open(product_setup *s, const pgd_weight_desc *d
                                       int32_t x_dtype, int64_t y_n) {
     const pgd_queue_desc queue = {.size = sizeof(queue)};
     const pgd_buffer_desc buffer = {.size = sizeof(buffer), .bytes = PRODUCT_MEMORY};
-    const int32_t rows = desc->max_rows;
+    const int32_t rows = (int32_t)desc->max_rows;
     s->d = (pgd_device){.size = sizeof(s->d), .self = &s->self, .host = s->self.host};
     PGD_TRY(gpu_queue_table.create(&s->d, &queue, &s->q));
     PGD_TRY(gpu_memory_table.create(&s->d, &buffer, &s->memory));
