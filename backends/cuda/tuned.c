@@ -31,37 +31,27 @@ _Static_assert(sizeof(kc_gemm_params) <= GPU_PARAMS_BYTES, "room for the paramet
 
 static bool usable(const pgd_host *host, const gpu_device_facts *facts, char *reason,
                    size_t bytes) {
-    const char *file = host->option == NULL ? NULL : host->option(host, "kernels");
-    const char *wanted = host->option == NULL ? NULL : host->option(host, "tuned");
-    if (file != NULL && file[0] != '\0') {
-        snprintf(reason, bytes, "the kernels come from a file, which has no tuned ones");
-    } else if (cuda_tuned_images[0].data == NULL) {
-        snprintf(reason, bytes, "the plugin was built without nvcc, so without tuned kernels");
-    } else if (wanted != NULL && strcmp(wanted, "off") == 0) {
-        snprintf(reason, bytes, "tuned kernels are off (option tuned)");
-    } else if (cuda_capability(facts->arch) < LEAST_CAPABILITY) {
+    if (!gpu_tuned_wanted(host, cuda_tuned_images[0].data != NULL, "nvcc", reason, bytes)) {
+        return false;
+    }
+    if (cuda_capability(facts->arch) < LEAST_CAPABILITY) {
         snprintf(reason, bytes, "tuned kernels need sm_%d, this is %s", LEAST_CAPABILITY,
                  facts->arch);
-    } else {
-        return true;
+        return false;
     }
-    return false;
+    return true;
 }
 
 static const char *product_of(int32_t family, const pgd_weight_desc *w, const pgd_tensor *x,
                               uint64_t *out_scratch) {
-    const bool has_type = w->dtype == PGD_BF16 || w->dtype == PGD_F16;
-    const int32_t layout = gpu_weight_layout(w);
     static const char *const names[2][2] = {{"mma_bf16", "mma_f16"}, {"wgmma_bf16", "wgmma_f16"}};
     cuda_product p;
     *out_scratch = 0;
-    if (w->scheme != PGD_SCHEME_PLAIN || !has_type || layout == K_LAYOUT_ROWS || w->k < 1 ||
-        w->n < 1 || w->n > INT32_MAX || w->k > INT32_MAX ||
-        (x->dtype != w->dtype && w->act_dtype != w->dtype)) {
+    if (!gpu_tuned_takes(w, x)) {
         return NULL;
     }
-    cuda_choose_product(family, w->dtype, (int32_t)w->n, (int32_t)w->k, layout == K_LAYOUT_GATED,
-                        x->shape[0], &p);
+    cuda_choose_product(family, w->dtype, (int32_t)w->n, (int32_t)w->k,
+                        gpu_weight_layout(w) == K_LAYOUT_GATED, x->shape[0], &p);
     *out_scratch = p.scratch_bytes;
     return names[family][w->dtype != PGD_BF16];
 }

@@ -101,6 +101,23 @@ static const gpu_tuned *tuned_of(const gpu_backend *self, const gpu_device_facts
     return t != NULL && t->usable(self->host, f, reason, bytes) ? t : NULL;
 }
 
+bool gpu_tuned_wanted(const pgd_host *host, bool has_images, const char *compiler, char *reason,
+                      size_t bytes) {
+    const char *file = host->option == NULL ? NULL : host->option(host, "kernels");
+    const char *wanted = host->option == NULL ? NULL : host->option(host, "tuned");
+    if (file != NULL && file[0] != '\0') {
+        snprintf(reason, bytes, "the kernels come from a file, which has no tuned ones");
+    } else if (!has_images) {
+        snprintf(reason, bytes, "the plugin was built without %s, so without tuned kernels",
+                 compiler);
+    } else if (wanted != NULL && strcmp(wanted, "off") == 0) {
+        snprintf(reason, bytes, "tuned kernels are off (option tuned)");
+    } else {
+        return true;
+    }
+    return false;
+}
+
 // The table of an open device: NULL where its driver does not build those kernels, else the better
 // one where the device has shown that it may be taken.
 static const gpu_tuned *tuned_of_open(gpu_self *self) {

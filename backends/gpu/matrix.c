@@ -26,16 +26,13 @@ void gpu_matrix_choose(const pgd_matrix_unit *u, int32_t n, int32_t k, bool is_g
 
 const char *gpu_matrix_product(const pgd_matrix_unit *u, const pgd_weight_desc *w,
                                const pgd_tensor *x, uint64_t *out_scratch) {
-    const bool has_type = w->dtype == PGD_BF16 || w->dtype == PGD_F16;
-    const int32_t layout = gpu_weight_layout(w);
     gpu_matrix_plan p;
     *out_scratch = 0;
-    if (w->scheme != PGD_SCHEME_PLAIN || !has_type || layout == K_LAYOUT_ROWS || w->k < 1 ||
-        w->n < 1 || w->n > INT32_MAX || w->k > INT32_MAX - KM_STEP ||
-        (x->dtype != w->dtype && w->act_dtype != w->dtype)) {
+    if (!gpu_tuned_takes(w, x)) {
         return NULL;
     }
-    gpu_matrix_choose(u, (int32_t)w->n, (int32_t)w->k, layout == K_LAYOUT_GATED, x->shape[0], &p);
+    gpu_matrix_choose(u, (int32_t)w->n, (int32_t)w->k, gpu_weight_layout(w) == K_LAYOUT_GATED,
+                      x->shape[0], &p);
     *out_scratch = p.scratch_bytes;
     return w->dtype == PGD_BF16 ? "matrix_bf16" : "matrix_f16";
 }

@@ -9,6 +9,14 @@ static bool is_rounded(const pgd_weight_desc *w, const pgd_tensor *x) {
            (w->act_dtype != 0 && w->act_dtype != PGD_F32 && w->act_dtype != x->dtype);
 }
 
+enum { MOST_PADDING = 1024 }; // of k, by kernels that pack x
+
+bool gpu_tuned_takes(const pgd_weight_desc *w, const pgd_tensor *x) {
+    return w->scheme == PGD_SCHEME_PLAIN && (w->dtype == PGD_BF16 || w->dtype == PGD_F16) &&
+           gpu_weight_layout(w) != K_LAYOUT_ROWS && w->k >= 1 && w->n >= 1 && w->n <= INT32_MAX &&
+           w->k <= INT32_MAX - MOST_PADDING && (x->dtype == w->dtype || w->act_dtype == w->dtype);
+}
+
 const char *gpu_tuned_product(const pgd_device *d, const pgd_weight_desc *w, const pgd_tensor *x,
                               uint64_t *out_scratch) {
     const gpu_tuned *t = gpu_of(d)->tuned;

@@ -29,15 +29,10 @@ const pgd_matrix_unit *hip_matrix_unit(const char *arch) {
 
 static bool usable(const pgd_host *host, const gpu_device_facts *facts, char *reason,
                    size_t bytes) {
-    const char *file = host->option == NULL ? NULL : host->option(host, "kernels");
-    const char *wanted = host->option == NULL ? NULL : host->option(host, "tuned");
-    if (file != NULL && file[0] != '\0') {
-        snprintf(reason, bytes, "the kernels come from a file, which has no tuned ones");
-    } else if (hip_tuned_images[0].data == NULL) {
-        snprintf(reason, bytes, "the plugin was built without clang-19, so without tuned kernels");
-    } else if (wanted != NULL && strcmp(wanted, "off") == 0) {
-        snprintf(reason, bytes, "tuned kernels are off (option tuned)");
-    } else if (hip_matrix_unit(facts->arch) == NULL) {
+    if (!gpu_tuned_wanted(host, hip_tuned_images[0].data != NULL, "clang-19", reason, bytes)) {
+        return false;
+    }
+    if (hip_matrix_unit(facts->arch) == NULL) {
         snprintf(reason, bytes, "%s has no matrix unit that tuned kernels know", facts->arch);
     } else if (gpu_stream_image_of(hip_tuned_images, facts->arch) == NULL) {
         snprintf(reason, bytes, "there are no tuned kernels for %s", facts->arch);

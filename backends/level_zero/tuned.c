@@ -1,7 +1,6 @@
 // The products on matrix units (kernels/matrix) as the shared op layer asks for them: which chips
 // have which unit.
 #include <stdio.h>
-#include <string.h>
 
 #include "ze.h"
 
@@ -24,9 +23,7 @@ int32_t ze_unit_of(uint32_t vendor, uint32_t device, uint32_t least_lanes) {
 
 static bool usable(const pgd_host *host, const gpu_device_facts *facts, char *reason,
                    size_t bytes) {
-    const char *wanted = host->option == NULL ? NULL : host->option(host, "tuned");
-    if (wanted != NULL && strcmp(wanted, "off") == 0) {
-        snprintf(reason, bytes, "tuned kernels are off (option tuned)");
+    if (!gpu_tuned_wanted(host, true, "", reason, bytes)) {
         return false;
     }
     if (facts->unit == ZE_UNIT_NONE) {
