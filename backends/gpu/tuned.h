@@ -63,8 +63,8 @@ struct gpu_tuned {
                            const pgd_attn_args *a);
 };
 
-// What drivers of such kernels ask first: that they are wanted (option tuned), that portable ones do
-// not come from a file, and that the plugin was built with images; else `reason` says why not.
+// What drivers of such kernels ask first: that they are wanted (option tuned), that portable ones
+// do not come from a file, and that the plugin was built with images; else `reason` says why not.
 bool gpu_tuned_wanted(const pgd_host *host, bool has_images, const char *compiler, char *reason,
                       size_t bytes);
 // A product of bf16 or f16 weights in panels by x of the same type, or rounded to it.
