@@ -65,41 +65,36 @@ static const char *hopper_product(const pgd_weight_desc *w, const pgd_tensor *x,
     return product_of(CUDA_WGMMA, w, x, out_scratch);
 }
 
-// x in the order in which the products read it, at the start of scratch, for `least` rows or more.
-static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w, const pgd_tensor *x,
-                   int32_t least) {
-    const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x];
-    gpu_work work = gpu_work_of(op, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x, 1, 1);
+// Packs x at the start of scratch for steps of rows_least to rows_most rows.
+static void pack(gpu_op *op, int32_t kernel, const cuda_product *p, const pgd_weight_desc *w,
+                 const pgd_tensor *x, int32_t rows_least, int32_t rows_most) {
+    const pgd_cuda_kernel *k = &pgd_cuda_kernels[kernel];
+    gpu_work work = gpu_work_of(op, PGD_PORTABLE_COUNT + kernel, 1, (int32_t)k->rows);
     kc_pack_x_params params = {.x = gpu_bind(op, &work, 1, "x", x),
-                               .out_s0 = p->k_pad,
+                               .out_s0 = kernel == PGD_CUDA_pack_x ? p->k_pad : p->x_step,
                                .rows = gpu_rows(op),
                                .n = (int32_t)w->k,
                                .dtype = w->dtype};
     params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
     work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
     work.when = GPU_IF_BETWEEN;
-    work.rows_least = least;
-    work.rows_most = p->x_step > 0 ? CUDA_SMALL_ROWS : INT32_MAX;
+    work.rows_least = rows_least;
+    work.rows_most = rows_most;
     gpu_emit(op, &work, &params);
 }
 
-// The same in cores, for the rows that gemm_wgmma takes.
-static void pack_cores(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w,
-                       const pgd_tensor *x) {
-    const pgd_cuda_kernel *k = &pgd_cuda_kernels[PGD_CUDA_pack_x_cores];
-    gpu_work work =
-        gpu_work_of(op, PGD_PORTABLE_COUNT + PGD_CUDA_pack_x_cores, 1, (int32_t)k->rows);
-    kc_pack_x_params params = {.x = gpu_bind(op, &work, 1, "x", x),
-                               .out_s0 = p->x_step,
-                               .rows = gpu_rows(op),
-                               .n = (int32_t)w->k,
-                               .dtype = w->dtype};
-    params.out_at = gpu_bind_scratch(op, &work, 2, p->scratch_bytes).at;
-    work.launch.groups[0] = gpu_ceil(p->k_pad, k->columns);
-    work.when = GPU_IF_BETWEEN;
-    work.rows_least = CUDA_SMALL_ROWS + 1;
-    work.rows_most = INT32_MAX;
-    gpu_emit(op, &work, &params);
+// x in the order in which the products read it, unless the norm has packed it or the kernel for
+// fewest rows reads it as it is; in cores for the rows that gemm_wgmma takes.
+static void pack_x(gpu_op *op, const cuda_product *p, const pgd_weight_desc *w, const pgd_tensor *x,
+                   bool is_packed, bool reads_x) {
+    const bool has_cores = p->x_step > 0;
+    if (!is_packed) {
+        pack(op, PGD_CUDA_pack_x, p, w, x, reads_x ? p->choices[0].rows_most + 1 : 1,
+             has_cores ? CUDA_SMALL_ROWS : INT32_MAX);
+    }
+    if (has_cores) {
+        pack(op, PGD_CUDA_pack_x_cores, p, w, x, CUDA_SMALL_ROWS + 1, INT32_MAX);
+    }
 }
 
 // What a kernel for few rows takes beside what all take: parts of slices, and what follows.
@@ -120,12 +115,7 @@ static void emit_family(int32_t family, gpu_op *op, const gpu_work *made,
     cuda_product p;
     cuda_choose_product(family, w->dtype, (int32_t)w->n, (int32_t)w->k,
                         plain->w.layout == K_LAYOUT_GATED, x->shape[0], &p);
-    if (!is_packed) {
-        pack_x(op, &p, w, x, reads_x ? p.choices[0].rows_most + 1 : 1);
-    }
-    if (p.x_step > 0) {
-        pack_cores(op, &p, w, x);
-    }
+    pack_x(op, &p, w, x, is_packed, reads_x);
     for (int32_t i = 0; i < CUDA_CHOICES; i++) {
         const cuda_choice *c = &p.choices[i];
         gpu_work work = *made;

@@ -123,22 +123,13 @@ static void check(const product *p) {
 
 static void ragged_shapes(void **state) {
     const product all[] = {
-        {.dtype = PGD_BF16, .n = 8, .k = 1, .rows = 1, .y_dtype = PGD_F32, .slice = 64},
-        {.dtype = PGD_BF16, .n = 136, .k = 70, .rows = 7, .y_dtype = PGD_F32, .slice = 64},
-        {.dtype = PGD_F16, .n = 20, .k = 200, .rows = 13, .y_dtype = PGD_F16, .slice = 128},
-        {.dtype = PGD_BF16, .n = 264, .k = 331, .rows = 33, .y_dtype = PGD_BF16, .slice = 128},
-        {.dtype = PGD_BF16, .n = 61, .k = 130, .rows = 131, .y_dtype = PGD_F32, .slice = 256},
-        {.dtype = PGD_F16, .n = 130, .k = 257, .rows = 66, .y_dtype = PGD_F32, .slice = 64},
         // the stages of gemm_wgmma come round three times
         {.dtype = PGD_BF16, .n = 24, .k = 770, .rows = 9, .y_dtype = PGD_F32, .slice = 320},
         {.dtype = PGD_F16, .n = 24, .k = 704, .rows = 9, .y_dtype = PGD_F32, .slice = 704},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        product p = all[i];
-        p.alpha = 1;
-        check(&p);
-    }
+    test_shapes(test_product_shapes, TEST_PRODUCT_SHAPES, check);
+    test_shapes(all, sizeof(all) / sizeof(all[0]), check);
 }
 
 // Where rows begin at multiples of 16 bytes, 8 columns are stored at a time: the same bits as one

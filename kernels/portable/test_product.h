@@ -73,6 +73,28 @@ typedef struct test_product {
     float act_limit;
 } test_product;
 
+// Ragged in each dimension.
+static const test_product test_product_shapes[] = {
+    {.dtype = PGD_BF16, .n = 8, .k = 1, .rows = 1, .y_dtype = PGD_F32, .slice = 64},
+    {.dtype = PGD_BF16, .n = 1, .k = 16, .rows = 2, .y_dtype = PGD_F32, .slice = 64},
+    {.dtype = PGD_BF16, .n = 136, .k = 70, .rows = 7, .y_dtype = PGD_F32, .slice = 64},
+    {.dtype = PGD_F16, .n = 20, .k = 200, .rows = 13, .y_dtype = PGD_F16, .slice = 128},
+    {.dtype = PGD_BF16, .n = 264, .k = 331, .rows = 33, .y_dtype = PGD_BF16, .slice = 128},
+    {.dtype = PGD_BF16, .n = 61, .k = 130, .rows = 131, .y_dtype = PGD_F32, .slice = 256},
+    {.dtype = PGD_F16, .n = 130, .k = 257, .rows = 66, .y_dtype = PGD_F32, .slice = 64},
+};
+
+enum { TEST_PRODUCT_SHAPES = sizeof(test_product_shapes) / sizeof(test_product_shapes[0]) };
+
+static inline void test_shapes(const test_product *shapes, size_t n,
+                               void (*check)(const test_product *p)) {
+    for (size_t i = 0; i < n; i++) {
+        test_product p = shapes[i];
+        p.alpha = 1;
+        check(&p);
+    }
+}
+
 // What follows the sums of a product, in every form.
 static const test_product test_product_ends[] = {
     {.aux_kind = PGD_AUX_ADD, .y_dtype = PGD_F32, .alpha = 1},
